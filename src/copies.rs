@@ -15,7 +15,8 @@ use std::time::Duration;
 use hsa_sys::abi::signal::Signal;
 use logdur_intercept::Interceptor;
 use logdur_intercept::clock::to_ns;
-use logdur_intercept::watch::{Work, WorkSubject};
+use logdur_intercept::thread;
+use logdur_intercept::watch::Work;
 use logdur_journal::columns::NO_GPU;
 use logdur_journal::copies::{self, Side};
 use logdur_journal::{Kernel, Operation, flag};
@@ -43,6 +44,8 @@ struct UnderWay {
     from: Side,
     to: Side,
     bytes: u64,
+    /// The number of the thread that asked for it.
+    thread: u32,
     /// In ticks of the host's counter.
     asked: u64,
     /// The value of its signal, which the copy decrements.
@@ -104,7 +107,8 @@ impl Copies {
         // SAFETY: the application has given the signal to a copy: it lives until that is complete.
         let value_before = unsafe { Signal::from_handle(signal) }.value.load(Ordering::Relaxed);
         let asked = interceptor.clock.ticks();
-        let copy = UnderWay { from, to, bytes, asked, value_before, end_before, is_asked_for: false };
+        let thread = thread::number();
+        let copy = UnderWay { from, to, bytes, thread, asked, value_before, end_before, is_asked_for: false };
         lock(&self.under_way).insert(signal, copy);
     }
 
@@ -175,7 +179,8 @@ impl Copies {
         interceptor.record_completed(Work {
             agent: copy.to.or(copy.from).unwrap_or(NO_GPU),
             kernel: self.number((copy.from, copy.to)),
-            subject: WorkSubject::CopiedBytes(copy.bytes),
+            bytes: copy.bytes,
+            thread: copy.thread,
             asked: copy.asked,
             times: times.unwrap_or_default(),
             flags,

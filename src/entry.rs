@@ -11,7 +11,7 @@ use logdur_settings as settings;
 
 use crate::descriptors::DescriptorShortage;
 use crate::session::{self, Session};
-use crate::{diagnostics, exit, hooks, markers, not_loaded, process};
+use crate::{control, diagnostics, exit, hooks, markers, not_loaded, process};
 
 /// Makes ROCr 5.3 and later load the library when it is already in the process (`LD_PRELOAD`), without `HSA_TOOLS_LIB`.
 /// The number orders several such tools.
@@ -73,7 +73,8 @@ unsafe fn load(table: *mut HsaApiTable) {
     lifetime::runtime_is_up(true);
     hooks::runtime::started();
     hooks::install(&live, session.capture.is_some());
-    markers::connect(&session.interceptor, session.kernels);
+    markers::connect(&session.interceptor, session.kernels, session.conditions);
+    session.control.iter().for_each(|control| control.start(&session.interceptor));
 }
 
 /// True in a program with rights that its user does not have (setuid). There the library does nothing, since variables of the environment
@@ -98,13 +99,14 @@ fn create() -> Option<&'static Session> {
             settings.kernel_cache.0.clear();
         }
     }
+    let off = off.into_iter().chain(control::limit(&mut settings));
     diagnostics::start(&settings);
     let session: &'static Session = Box::leak(Box::new(Session::new(&settings, shortage)?));
     session::install(session);
     for problem in problems {
         session.interceptor.notice(problem);
     }
-    off.into_iter().for_each(|off| session.interceptor.off(off));
+    off.for_each(|off| session.interceptor.off(off));
     exit::register();
     Some(session)
 }

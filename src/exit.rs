@@ -15,6 +15,7 @@
 use logdur_intercept::lifetime::Access;
 use logdur_intercept::reaper;
 use logdur_intercept::{guard_large, lifetime};
+use logdur_journal::account::Event;
 
 use crate::process::{self, of_watched};
 use crate::{markers, session};
@@ -67,6 +68,14 @@ extern "C" fn after_destructors() {
         }
         session.capture.iter().for_each(|capture| capture.finish(interceptor));
         interceptor.unseen.tell(interceptor);
+        if let Some(conditions) = session.conditions {
+            let outside = interceptor.records.header().events()[Event::DispatchOutside as usize];
+            let unmet = conditions.unmet(interceptor.numbered(), outside, markers::are_there());
+            unmet.into_iter().for_each(|line| session.log.off(line));
+        }
+        if let Some(control) = session.control {
+            control.end(interceptor);
+        }
         session.log.write_all(interceptor, Access::Memory);
         let complete = session.log.write_account(interceptor);
         session.log.tell_end();

@@ -9,9 +9,8 @@ use std::sync::{Mutex, OnceLock};
 use dashmap::DashMap;
 use hsa::{Executable, KernelSymbol};
 use logdur_intercept::address_map::AddressMap;
-use logdur_journal::{Kernel, Records, Registers};
+use logdur_journal::{Choice, Filter, Kernel, Naming, Records, Registers};
 use logdur_system::lock;
-use regex::Regex;
 
 use crate::code::name_of;
 
@@ -19,18 +18,24 @@ use crate::code::name_of;
 pub(crate) struct KnownKernel {
     pub(crate) kernel: Kernel,
     demangled: OnceLock<String>,
-    wanted: OnceLock<bool>,
+    in_rows: OnceLock<[String; 2]>,
+    choice: OnceLock<Choice>,
 }
 
 impl KnownKernel {
-    /// The name in rows.
+    /// The name for people.
     pub(crate) fn name(&self) -> &str {
-        self.demangled.get_or_init(|| self.kernel.shown())
+        self.demangled.get_or_init(|| self.kernel.shown(Naming::Demangled))
+    }
+
+    /// The name in rows, and the symbol beside it. The process has one naming.
+    pub(crate) fn in_rows(&self, naming: Naming) -> &[String; 2] {
+        self.in_rows.get_or_init(|| [self.kernel.shown(naming), self.kernel.shown_beside(naming)])
     }
 
     /// Whether the log wants it, asked once.
-    pub(crate) fn wanted(&self, filter: &Regex) -> bool {
-        *self.wanted.get_or_init(|| self.kernel.is_wanted(filter))
+    pub(crate) fn choice(&self, filter: &Filter) -> Choice {
+        *self.choice.get_or_init(|| filter.choice(Some(&self.kernel)))
     }
 }
 
@@ -136,7 +141,12 @@ impl Known {
         if let Some(&number) = self.numbers.get(&kernel) {
             return number;
         }
-        let known = KnownKernel { kernel: kernel.clone(), demangled: OnceLock::new(), wanted: OnceLock::new() };
+        let known = KnownKernel {
+            kernel: kernel.clone(),
+            demangled: OnceLock::new(),
+            in_rows: OnceLock::new(),
+            choice: OnceLock::new(),
+        };
         self.kernels.push(Box::leak(Box::new(known)));
         self.numbers.insert(kernel, next);
         next

@@ -23,6 +23,7 @@
 mod asan;
 mod capture;
 mod code;
+mod control;
 mod copies;
 mod descriptors;
 mod diagnostics;
@@ -41,7 +42,10 @@ mod ports;
 mod process;
 mod records;
 mod session;
+mod stacks;
 mod swap;
+mod totals;
+mod when;
 
 pub use asan::__asan_default_options;
 pub use entry::{HSA_AMD_TOOL_PRIORITY, OnLoad, OnUnload};

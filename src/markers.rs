@@ -6,18 +6,20 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use logdur_intercept::watch::{Work, WorkSubject};
+use logdur_intercept::watch::Work;
 use logdur_intercept::{Interceptor, guard, lifetime};
 use logdur_journal::columns::NO_GPU;
-use logdur_journal::markers::{CONNECT, Connect, END, End, Marker, Receive};
+use logdur_journal::markers::{CONNECT, Connect, END, End, Marker, Pass, Passage, Receive, WATCH, Watch};
 use logdur_journal::{Kernel, flag};
 
 use crate::kernels::Kernels;
+use crate::when::Conditions;
 
 /// What markers are recorded with.
 struct Recorder {
     interceptor: &'static Interceptor,
     kernels: &'static Kernels,
+    conditions: Option<&'static Conditions>,
 }
 
 /// What markers are recorded with: null before the first runtime, and in the child of a fork.
@@ -28,12 +30,43 @@ static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
 static AT_END: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The runtime has been started: takes the markers that wait, and those that come.
-pub(crate) fn connect(interceptor: &'static Interceptor, kernels: &'static Kernels) {
+pub(crate) fn connect(
+    interceptor: &'static Interceptor,
+    kernels: &'static Kernels,
+    conditions: Option<&'static Conditions>,
+) {
     if RECORDER.load(Ordering::Acquire).is_null() {
         // Never freed: any thread may be using it.
-        RECORDER.store(Box::into_raw(Box::new(Recorder { interceptor, kernels })), Ordering::Release);
+        RECORDER.store(Box::into_raw(Box::new(Recorder { interceptor, kernels, conditions })), Ordering::Release);
+    }
+    if conditions.is_some_and(Conditions::need_markers) {
+        // First: it learns of the ranges that wait.
+        watch(Some(passed));
     }
     connect_to(Some(receive));
+}
+
+/// True if the library of markers is in the process.
+pub(crate) fn are_there() -> bool {
+    find(CONNECT).is_some()
+}
+
+fn watch(pass: Option<Pass>) {
+    let Some(watch) = find(WATCH) else { return };
+    // SAFETY: only our library of markers has this name, and its function this type.
+    let watch = unsafe { std::mem::transmute::<*mut c_void, Watch>(watch) };
+    watch(pass);
+}
+
+unsafe extern "C" fn passed(passage: Passage, name: *const u8, length: usize) {
+    guard((), || {
+        // SAFETY: the pointer is null or comes from a leaked box, in `connect`.
+        let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
+        let Some(conditions) = recorder.and_then(|recorder| recorder.conditions) else { return };
+        // SAFETY: the library of markers passes a name with that many bytes, which is valid during the call.
+        let name = unsafe { std::slice::from_raw_parts(name, length) };
+        conditions.passed(passage, &String::from_utf8_lossy(name));
+    });
 }
 
 /// In the child of a fork, markers go nowhere.
@@ -84,6 +117,9 @@ unsafe extern "C" fn receive(marker: *const Marker) -> bool {
         if !lifetime::is_runtime_up() {
             return false;
         }
+        if with.interceptor.is_outside() {
+            return true;
+        }
         // SAFETY: the library of markers passes a marker that is valid during the call, and that no thread writes.
         let marker = unsafe { &*marker };
         // SAFETY: its text has that many bytes.
@@ -97,7 +133,8 @@ unsafe extern "C" fn receive(marker: *const Marker) -> bool {
         with.interceptor.record_completed(Work {
             agent: NO_GPU,
             kernel: with.kernels.named(kernel),
-            subject: WorkSubject::Thread(marker.thread),
+            bytes: 0,
+            thread: marker.thread,
             asked: 0,
             times: (clock.of_boot_time(marker.start), clock.of_boot_time(marker.end)),
             flags: if marker.end == 0 { flag::INCOMPLETE } else { 0 },

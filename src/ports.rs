@@ -26,11 +26,30 @@ pub(crate) trait DescribeSwaps: Sync {
     fn end(&self, dispatches: u64, swapped: &BTreeMap<u32, u64>) -> Vec<String>;
 }
 
+/// A call site, for the log.
+pub(crate) struct Site {
+    pub(crate) number: u32,
+    /// Return addresses, the innermost first: `MODULE+0xOFFSET`, by the offset in the file; `0xADDRESS` of what is in no file.
+    pub(crate) frames: Vec<String>,
+}
+
+/// Places that kernels are launched from. Called by the thread that writes rows.
+pub(crate) trait DescribeSites: Sync {
+    /// Those that were not taken yet, and what is to be said of them.
+    fn take(&self) -> (Vec<Site>, Option<String>);
+}
+
 /// Variables that a capture needs of a kernel which runs in another one's place.
 pub(crate) trait OwnVariables: Sync {
     /// The executable of the kernel that runs in another's place, if it uses variables that the application does not have.
     /// `kernel_object` is the address of the application's kernel.
     fn with_own_variables(&self, kernel_object: u64) -> Option<Executable>;
+}
+
+/// What can be turned on and off while the process runs. Called by the session, and by the *control* thread.
+pub(crate) trait Switch: Sync {
+    /// Turns it on or off; it may be so already.
+    fn turn(&self, is_on: bool);
 }
 
 /// Learns of code objects that the library itself loads.

@@ -9,7 +9,7 @@ use logdur_system::text::shell_word;
 use logdur_system::trust::user;
 
 use crate::descriptors::DescriptorShortage;
-use crate::log::{Sink, format};
+use crate::log::{Sink, format, naming, row_filter};
 use crate::process;
 
 /// The records, as they were made.
@@ -44,8 +44,9 @@ fn make(
     let origin = Origin {
         format: format(settings),
         log: sink.name().map(Path::to_owned),
-        filter: settings.log_filter.clone(),
+        filter: row_filter(settings),
         rank: process::rank(),
+        naming: naming(settings),
     };
     let mut said = Vec::new();
     if let Some(shortage) = shortage {

@@ -10,19 +10,24 @@ use hsa::Api;
 use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::host_clock::ClockPair;
 use logdur_intercept::lifetime::Access;
-use logdur_intercept::ports::{ChangeDispatch, Follow, HoldQueue};
+use logdur_intercept::ports::{ChangeDispatch, Follow, HoldQueue, NameSite};
 use logdur_intercept::{Interceptor, Ports, interceptor};
 use logdur_settings as settings;
+use logdur_settings::Feature;
 
 use crate::capture::Capture;
 use crate::code::LoadedCode;
+use crate::control::Control;
 use crate::copies::Copies;
 use crate::descriptors::DescriptorShortage;
 use crate::instrument::Instrument;
 use crate::kernels::Kernels;
 use crate::log::{Log, Sink};
+use crate::ports::Switch;
 use crate::records::Opened;
+use crate::stacks::Stacks;
 use crate::swap::Swapper;
+use crate::when::Conditions;
 use crate::{markers, records};
 
 /// The interceptor and the features on its ports. No other type knows all features.
@@ -39,6 +44,10 @@ pub(crate) struct Session {
     pub(crate) copies: Option<&'static Copies>,
     /// Present when dispatches are captured.
     pub(crate) capture: Option<&'static Capture>,
+    /// Present when not all dispatches are recorded.
+    pub(crate) conditions: Option<&'static Conditions>,
+    /// Present when others may turn features on and off.
+    pub(crate) control: Option<&'static Control>,
 }
 
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(ptr::null_mut());
@@ -102,24 +111,52 @@ impl Session {
         let (swapper, of_cache) = Swapper::new(settings, instrument, kernels, code);
         let swapper = swapper.map(leaked);
         let copies = (settings.copies == 1).then(|| leaked(Copies::new(kernels)));
-        log.connect(copies.map(|copies| copies as _), swapper.map(|swapper| swapper as _));
+        let stacks = Stacks::new(settings, kernels);
+        let (stacks, of_stacks) = stacks.map_or_else(|why| (None, Some(why)), |stacks| (stacks.map(leaked), None));
+        log.connect(
+            copies.map(|copies| copies as _),
+            swapper.map(|swapper| swapper as _),
+            stacks.map(|stacks| stacks as _),
+        );
         let log = leaked(log);
         let (capture, of_capture) = Capture::new(settings, captures, kernels, swapper.map(|swapper| swapper as _), log);
         let capture = capture.map(leaked);
         swapper.zip(capture).into_iter().for_each(|(swapper, capture)| swapper.follow(capture));
         said.into_iter().for_each(|text| log.notice(text));
+        of_stacks.into_iter().for_each(|text| log.off(text));
         for (is_on, said) in [(swapper.is_some(), of_cache), (capture.is_some(), of_capture)] {
             said.into_iter().for_each(|text| if is_on { log.notice(text) } else { log.off(text) });
         }
+        let (conditions, of_conditions) = Conditions::new(&settings.when, settings.start.is_some(), kernels);
+        of_conditions.into_iter().for_each(|text| log.off(text));
+        let conditions = conditions.map(leaked);
+        let control = settings.start.as_ref().zip(conditions).map(|(start, conditions)| {
+            let switches = [
+                (Feature::Capture, capture.map(|capture| capture as &dyn Switch)),
+                (Feature::Instrument, instrument.map(|instrument| instrument as _)),
+                (Feature::Swap, swapper.filter(|_| instrument.is_none()).map(|swapper| swapper as _)),
+            ];
+            leaked(Control::new(start, conditions, switches, log, kernels))
+        });
         let ports = Ports {
             change: swapper.map(|swapper| swapper as &dyn ChangeDispatch),
             hold: capture.map(|capture| capture as &dyn HoldQueue),
-            follow: [log as &dyn Follow].into_iter().chain(capture.map(|capture| capture as &dyn Follow)).collect(),
+            window: conditions.map(|conditions| conditions.window()),
+            count: conditions.filter(|conditions| conditions.count_kernels()).map(|conditions| conditions as _),
+            sites: stacks.map(|stacks| stacks as &dyn NameSite),
+            follow: [
+                conditions.map(|conditions| conditions as &dyn Follow),
+                Some(log as &dyn Follow),
+                capture.map(|capture| capture as &dyn Follow),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
             report: log,
         };
         let interceptor =
             Interceptor::new(records, settings.records_max.0, kernel_numbers, settings.queue_mode, ports)?;
-        Some(Session { interceptor, log, kernels, code, swapper, instrument, copies, capture })
+        Some(Session { interceptor, log, kernels, code, swapper, instrument, copies, capture, conditions, control })
     }
 
     /// Learns what there is to know of a runtime that has just been started.

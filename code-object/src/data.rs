@@ -58,7 +58,7 @@ pub struct InnerData {
 
 /// How much of an address a relocation stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum AddressBits {
     /// 64 bits.
     Whole,
     /// The low 32 bits.
@@ -73,7 +73,7 @@ pub struct StoredAddress {
     /// Where it is stored, before the code object is loaded.
     pub at: u64,
     /// How much of it; `None` for a distance, and for kinds that are not known.
-    pub part: Option<Part>,
+    pub part: Option<AddressBits>,
     /// The symbol that it is relative to, where the relocation names one.
     pub symbol: Option<String>,
     /// The symbol's address before the code object is loaded, or zero without one; `None` when it is defined elsewhere.
@@ -96,8 +96,13 @@ pub struct LinkedAddress {
 }
 
 /// `R_AMDGPU_ABS32_LO`, `ABS32_HI`, `ABS64`, `ABS32`.
-const PARTS: &[(u32, Part)] =
-    &[(1, Part::Low), (2, Part::High), (3, Part::Whole), (6, Part::Low), (RELATIVE64, Part::Whole)];
+const PARTS: &[(u32, AddressBits)] = &[
+    (1, AddressBits::Low),
+    (2, AddressBits::High),
+    (3, AddressBits::Whole),
+    (6, AddressBits::Low),
+    (RELATIVE64, AddressBits::Whole),
+];
 
 /// `STT_SECTION`.
 const SECTION: u8 = 3;

@@ -46,7 +46,7 @@ mod words;
 mod yaml;
 
 pub use code::{Function, KernelBytes};
-pub use data::{DataKind, DataRange, InnerData, LinkedAddress, Part, StoredAddress};
+pub use data::{AddressBits, DataKind, DataRange, InnerData, LinkedAddress, StoredAddress};
 pub use descriptor::Descriptor;
 pub use elf::Image;
 pub use error::{Result, Unreadable};

@@ -125,6 +125,11 @@ impl Target {
         Some(u32::from(known.machine) | self.xnack.bits() << 8 | self.sramecc.bits() << 10)
     }
 
+    /// True for a processor whose queues have a second record of each packet's kernel.
+    pub fn has_metadata_ring(&self) -> bool {
+        Processor::named(&self.processor).is_some_and(|processor| processor.metadata_ring)
+    }
+
     /// True for code that runs on a family of processors.
     pub fn is_generic(&self) -> bool {
         self.processor.ends_with("-generic")

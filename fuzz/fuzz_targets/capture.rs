@@ -10,11 +10,11 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use logdur_capture::{Compress, Options};
 
+#[path = "../../capture/file/tests/integration/exercise.rs"]
+mod exercise;
 #[allow(dead_code, reason = "the stories need more of it")]
 #[path = "../../capture/file/tests/integration/harness.rs"]
 mod harness;
-#[path = "../../capture/file/tests/integration/exercise.rs"]
-mod exercise;
 
 static WHOLE: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
     let options = |compress| Options { compress, ..harness::options(2) };

@@ -5,8 +5,8 @@
 #![no_main]
 
 use amdgpu_isa::disasm::Disassembly;
-use amdgpu_isa::op::Flow;
 use amdgpu_isa::mode::Mode;
+use amdgpu_isa::op::Flow;
 use amdgpu_isa::wave::{Wave, vgpr_file};
 use amdgpu_isa::{Arch, Decoder, step};
 use libfuzzer_sys::fuzz_target;

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use amdgpu_code_object::container::{Kind, Place};
+use amdgpu_code_object::container::{CodeLocation, Kind};
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Target, ValueKind};
 use libfuzzer_sys::fuzz_target;
 use logdur_kernel_cache::{Candidate, Interface, Parameter, Stamp, index};
@@ -47,7 +47,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         stored_functions: ["twice".to_owned()].into(),
         initialisers: ["amdgcn.device.init".to_owned()].into(),
     };
-    let place = Place {
+    let place = CodeLocation {
         kind: Kind::CompressedBundle,
         in_host_elf: true,
         id: "hipv4-amdgcn-amd-amdhsa--gfx90a".to_owned(),

@@ -18,9 +18,28 @@ use crate::interceptor::ports::Changed;
 use crate::kernarg_ring::Borrowed;
 use crate::pending::SignalStays;
 use crate::queue::{Publisher, Queue};
+use crate::window::Window;
 
 /// How many records before its use a record's cache line is asked for: the threads that read records leave it elsewhere.
 const AHEAD: usize = 16;
+
+/// Who asked for a dispatch and when, and its number.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    id: u64,
+    /// When its doorbell was rung, in ticks of the host's counter.
+    time: u64,
+    asker: Asker,
+}
+
+/// What is known of a packet besides what is in it; zeros where it is not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asker {
+    /// The number of the thread that has reserved it.
+    pub(crate) thread: u32,
+    /// The number of the place that it is launched from.
+    pub(crate) site: u32,
+}
 
 /// How a dispatch is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,43 +60,127 @@ fn timing(can_stay: impl FnOnce() -> bool, enter: impl FnOnce() -> SignalStays) 
 
 impl Publisher {
     /// Makes packets, `dispatches` kernels among them, ready for the GPU, which gets them next, and records the kernels. `now` is
-    /// when their doorbell was rung, once that is known.
+    /// when their doorbell was rung, once that is known. Each packet comes with what is known of who asked for it.
     pub(crate) fn observe<'a>(
         &mut self,
         interceptor: &'static Interceptor,
         queue: &Queue,
         dispatches: u64,
         now: &mut Option<u64>,
-        slots: impl Iterator<Item = &'a Slot>,
+        slots: impl Iterator<Item = (&'a Slot, Asker)>,
     ) {
+        if !interceptor.is_active() {
+            return self.pass_unseen(interceptor, queue, dispatches, slots);
+        }
         let (mut id, mut time) = (0, 0);
         if dispatches > 0 {
             // First: the record that it asks for is there when the counters below are read.
             self.ask_for_record();
             id = interceptor.records.header().next_id().fetch_add(dispatches, Ordering::Relaxed);
+            if let Some(window) = interceptor.ports.window {
+                return self.observe_in_window(interceptor, queue, window, id, now, slots);
+            }
             time = *now.get_or_insert_with(|| interceptor.clock.ticks());
         }
         let change = interceptor.ports.change.is_some();
         // No code is loaded or destroyed between the packets of one pass: an address is looked up once.
         let mut last = (0, 0);
-        for slot in slots {
+        for (slot, asker) in slots {
             // A copy that stays in registers: what needs all of it reads the slot again.
             let packet = slot.read();
             if !packet.is_dispatch() {
                 self.observe_other(interceptor, queue, slot);
                 continue;
             }
-            if !change || !self.change(interceptor, queue, slot, (id, time)) {
+            let asked = Asked { id, time, asker };
+            if !change || !self.change(interceptor, queue, slot, asked, true) {
                 let object = packet.kernel_object();
                 if object != last.0 {
                     last = (object, interceptor.kernel_numbers.get(object) as u32);
                 }
-                let recorded = self.record(interceptor, queue, &packet, last.1, (id, time));
+                let recorded = self.record(interceptor, queue, &packet, last.1, asked);
                 if let Some((_, Some(own))) = recorded {
                     slot.set_completion_signal(own.handle());
                 }
             }
             id += 1;
+        }
+    }
+
+    /// As [`observe`](Self::observe), where not all dispatches are recorded: `id` is the number of the first one.
+    #[inline(never)]
+    fn observe_in_window<'a>(
+        &mut self,
+        interceptor: &'static Interceptor,
+        queue: &Queue,
+        window: &Window,
+        mut id: u64,
+        now: &mut Option<u64>,
+        slots: impl Iterator<Item = (&'a Slot, Asker)>,
+    ) {
+        let (change, mut outside) = (interceptor.ports.change.is_some(), 0);
+        for (slot, asker) in slots {
+            let packet = slot.read();
+            if !packet.is_dispatch() {
+                self.observe_other(interceptor, queue, slot);
+                continue;
+            }
+            let kernel = || interceptor.kernel_numbers.get(packet.kernel_object()) as u32;
+            interceptor.ports.count.iter().for_each(|count| count.comes(kernel()));
+            let is_inside = window.takes(id);
+            interceptor.ports.count.iter().for_each(|count| count.has_come(kernel()));
+            let time = if is_inside || change { *now.get_or_insert_with(|| interceptor.clock.ticks()) } else { 0 };
+            let asked = Asked { id, time, asker };
+            if change && self.change(interceptor, queue, slot, asked, is_inside) {
+                // It is recorded, or counted.
+            } else if is_inside {
+                let recorded = self.record(interceptor, queue, &packet, kernel(), asked);
+                if let Some((_, Some(own))) = recorded {
+                    slot.set_completion_signal(own.handle());
+                }
+            } else {
+                self.pass(interceptor, queue, slot, &packet);
+                outside += 1;
+            }
+            id += 1;
+        }
+        if outside > 0 {
+            interceptor.records.header().count(Event::DispatchOutside, outside);
+        }
+    }
+
+    /// Lets packets pass without records, since the library is passive. `dispatches` of them are of kernels, and are counted.
+    #[cold]
+    fn pass_unseen<'a>(
+        &mut self,
+        interceptor: &'static Interceptor,
+        queue: &Queue,
+        dispatches: u64,
+        slots: impl Iterator<Item = (&'a Slot, Asker)>,
+    ) {
+        let header = interceptor.records.header();
+        header.next_id().fetch_add(dispatches, Ordering::Relaxed);
+        header.count(Event::UnrecordedDispatch, dispatches);
+        for (slot, _) in slots {
+            let packet = slot.read();
+            if packet.is_dispatch() {
+                self.pass(interceptor, queue, slot, &packet);
+            } else {
+                self.observe_other(interceptor, queue, slot);
+            }
+        }
+    }
+
+    /// Lets a packet pass without a record. It completes behind packets before it whose signals the reaper has yet to decrement.
+    fn pass(&mut self, interceptor: &Interceptor, queue: &Queue, slot: &Slot, packet: &Packet) {
+        if packet.completion_signal() == 0 {
+            return;
+        }
+        interceptor.pending.before_reuse(packet.completion_signal());
+        if queue.forwarding.load(Ordering::Acquire) > 0
+            && let Some(own) = self.keep_in_order(interceptor, queue, packet)
+        {
+            slot.set_completion_signal(own.handle());
         }
     }
 
@@ -90,15 +193,7 @@ impl Publisher {
             PacketType::VendorSpecific if packet.setup() as u8 != vendor::BARRIER_VALUE => {
                 unknown_vendor_packet(interceptor, packet.setup() as u8);
             }
-            _ if packet.completion_signal() != 0 => {
-                interceptor.pending.before_reuse(packet.completion_signal());
-                if queue.forwarding.load(Ordering::Acquire) > 0
-                    && let Some(own) = self.keep_in_order(interceptor, queue, &packet)
-                {
-                    slot.set_completion_signal(own.handle());
-                }
-            }
-            _ => {}
+            _ => self.pass(interceptor, queue, slot, &packet),
         }
     }
 
@@ -109,7 +204,8 @@ impl Publisher {
         interceptor: &'static Interceptor,
         queue: &Queue,
         slot: &Slot,
-        id_and_time: (u64, u64),
+        asked: Asked,
+        recorded: bool,
     ) -> bool {
         let packet = slot.read();
         if packet.is_extended_dispatch() {
@@ -117,8 +213,15 @@ impl Publisher {
             return false;
         }
         let Some(feature) = interceptor.ports.change else { return false };
-        let Some(changed) = feature.change(&packet, queue.address()) else { return false };
-        self.record_changed(interceptor, queue, slot, changed, id_and_time);
+        let Some(changed) = feature.change(&packet, queue.address(), recorded) else { return false };
+        // The memory of arguments that were laid out anew is given back by its record.
+        if !recorded && changed.resource.is_none() && changed.kernargs.is_none() {
+            slot.take_kernel_of(&changed.packet);
+            self.pass(interceptor, queue, slot, &changed.packet);
+            interceptor.records.header().count(Event::DispatchOutside, 1);
+            return true;
+        }
+        self.record_changed(interceptor, queue, slot, changed, asked);
         true
     }
 
@@ -129,9 +232,9 @@ impl Publisher {
         queue: &Queue,
         slot: &Slot,
         changed: Changed,
-        id_and_time: (u64, u64),
+        asked: Asked,
     ) {
-        let recorded = self.record(interceptor, queue, &changed.packet, changed.kernel, id_and_time);
+        let recorded = self.record(interceptor, queue, &changed.packet, changed.kernel, asked);
         let Some((record, own)) = recorded else {
             match (changed.resource, changed.kernargs) {
                 // No thread would learn when it is complete.
@@ -166,13 +269,13 @@ impl Publisher {
         queue: &Queue,
         packet: &Packet,
         kernel: u32,
-        (id, now): (u64, u64),
+        asked: Asked,
     ) -> Option<(RecordRef, Option<OwnSignal>)> {
         if self.free.record().is_none() && self.passes_unrecorded(interceptor, queue, packet.completion_signal()) {
             return None;
         }
         let to = self.free_record(interceptor, queue)?;
-        fill(to.record(), packet, id, now, kernel);
+        fill(to.record(), packet, asked, kernel);
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         let app = packet.completion_signal();
         let timing = if app == 0 { Timing::Own } else { leave(interceptor, queue, to, app, barrier) };
@@ -338,10 +441,12 @@ fn stand_in(interceptor: &Interceptor, queue: &Queue, to: RecordRef, app: u64) {
 }
 
 #[inline(always)]
-fn fill(record: &Record, packet: &Packet, id: u64, now: u64, kernel: u32) {
-    record.dispatch.store(now, Ordering::Relaxed);
+fn fill(record: &Record, packet: &Packet, asked: Asked, kernel: u32) {
+    record.dispatch.store(asked.time, Ordering::Relaxed);
     record.kernel_object().store(packet.kernel_object(), Ordering::Relaxed);
-    record.id.store(id, Ordering::Relaxed);
+    record.id.store(asked.id, Ordering::Relaxed);
+    record.thread.store(asked.asker.thread, Ordering::Relaxed);
+    record.site.store(asked.asker.site, Ordering::Relaxed);
     record.set_shape(Shape {
         kernel,
         grid: packet.grid_size(),

@@ -21,12 +21,14 @@
 )]
 
 pub mod address_map;
+pub mod backtrace;
 pub mod blocks;
 pub mod cache_line;
 pub mod calls;
 pub mod clock;
 mod decrements;
 mod dispatch;
+mod events;
 mod guard;
 pub mod host_clock;
 pub mod interceptor;
@@ -40,9 +42,11 @@ pub mod reaper;
 mod signals;
 mod stack;
 mod sync;
+pub mod thread;
 pub mod units;
 pub mod wake;
 pub mod watch;
+pub mod window;
 
 pub use guard::guard;
 pub use interceptor::Interceptor;

@@ -376,6 +376,8 @@ impl Completions {
         record.times().end.store(end, Ordering::Relaxed);
         if !has_times {
             record.add_flags(flag::NO_TIMES);
+        } else if let Some(why) = interceptor.self_check.refuses(start, end) {
+            interceptor.turn_passive(format_args!("the runtime is newer than all that were tested, and {why}"));
         }
         if flags & flag::FORWARDED != 0 {
             let signal = record.app_signal().forward_to.load(Ordering::Relaxed);
@@ -418,6 +420,7 @@ impl Completions {
                 } else {
                     // SAFETY: as above; the hook of `hsa_signal_destroy` waits for the end of the call.
                     unsafe { interceptor.api().subtract(last.signal, count.into()) };
+                    interceptor.events.raise(last.signal);
                 }
             });
             queue.forwarding.fetch_sub(count, Ordering::AcqRel);

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use amdgpu_code_object::container::Place;
+use amdgpu_code_object::container::CodeLocation;
 use amdgpu_code_object::{CodeObject, Target, Unreadable};
 use logdur_system::lock;
 
@@ -37,7 +37,7 @@ pub struct Cache {
 }
 
 /// Some contents: a place of a file as it was.
-type Contents = (PathBuf, Stamp, Place);
+type Contents = (PathBuf, Stamp, CodeLocation);
 
 /// Files that could not be read, and why. All others are in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]

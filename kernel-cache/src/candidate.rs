@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use amdgpu_code_object::container::Place;
+use amdgpu_code_object::container::CodeLocation;
 
 use crate::interface::Interface;
 
@@ -14,7 +14,7 @@ pub struct Candidate {
     /// The state of the file when it was read.
     pub stamp: Stamp,
     /// Where in the file.
-    pub place: Place,
+    pub place: CodeLocation,
     /// The kernel.
     pub interface: Interface,
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use amdgpu_code_object::container::Place;
+use amdgpu_code_object::container::CodeLocation;
 
 use crate::candidate::Candidate;
 use crate::error::Unavailable;
@@ -155,7 +155,7 @@ impl Decision {
 
 /// By which the newest is found.
 fn age(candidate: &Candidate) -> (i64, &Path, u64, u64) {
-    let Place { container_offset, offset, .. } = candidate.place;
+    let CodeLocation { container_offset, offset, .. } = candidate.place;
     (candidate.stamp.modified, &candidate.path, container_offset, offset)
 }
 

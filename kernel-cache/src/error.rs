@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use amdgpu_code_object::Unreadable;
-use amdgpu_code_object::container::Place;
+use amdgpu_code_object::container::CodeLocation;
 
 /// Why a candidate's code object cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum Unavailable {
         /// The file.
         path: PathBuf,
         /// Where in it.
-        place: Box<Place>,
+        place: Box<CodeLocation>,
         /// The parser's error.
         source: Box<Unreadable>,
     },
@@ -48,7 +48,7 @@ pub enum Unavailable {
         /// The file.
         path: PathBuf,
         /// Where in it.
-        place: Box<Place>,
+        place: Box<CodeLocation>,
         /// The kernel's name.
         kernel: String,
         /// What there is.

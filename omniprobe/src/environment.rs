@@ -177,6 +177,11 @@ impl Environment {
         Ok(self.large_folder.insert(folder).path())
     }
 
+    /// Leaves that folder on the disk when this is dropped, and says where it is.
+    pub(crate) fn keep_large_folder(&mut self) -> Option<PathBuf> {
+        self.large_folder.take().map(PrivateFolder::keep)
+    }
+
     /// A path as `LD_PRELOAD` takes it: spaces and colons separate there, so a link without them stands for one with them.
     ///
     /// # Errors

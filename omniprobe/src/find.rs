@@ -1,6 +1,7 @@
 //! Where our libraries and a ROCm are.
 
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -59,6 +60,36 @@ pub(crate) fn loader(rocm: &Path) -> Result<Option<(PathBuf, OsString)>> {
     Ok(found.map(|loader| (loader, joined)))
 }
 
+/// The profiler of ROCm.
+const PROFILER: &str = "rocprofv3";
+
+/// Where ROCm is if nothing says so.
+const ROCM: &str = "/opt/rocm";
+
+/// The profiler: that of the ROCm that is asked for, that of `PATH`, or that of the ROCm that is installed.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn profiler(rocm: Option<&Path>) -> Result<PathBuf> {
+    let in_rocm = |folder: PathBuf| folder.join("bin").join(PROFILER);
+    let asked = rocm.map(|folder| in_rocm(folder.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let of_path = std::env::split_paths(&path).filter(|f| f.is_absolute()).map(|folder| folder.join(PROFILER));
+    let installed = std::env::var_os("ROCM_PATH").map(PathBuf::from).into_iter().chain([PathBuf::from(ROCM)]);
+    let mut all = asked.into_iter().chain(of_path).chain(installed.map(in_rocm));
+    all.find(|file| is_executable(file)).ok_or_else(|| {
+        let text = format!(
+            "--pmc needs {PROFILER} of rocprofiler-sdk: expected it in PATH, in bin of --rocm DIR or ROCM_PATH, or in {ROCM}/bin, found \
+             none; --backend emu counts on the emulated GPU"
+        );
+        Failure { exit: Exit::Environment, text }.into()
+    })
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
 /// A command that runs this program with the C library of a ROCm, where that has one of its own.
 ///
 /// # Errors
@@ -73,4 +104,23 @@ pub(crate) fn this_program(rocm: Option<&Path>) -> Result<Command> {
         }
         None => Command::new(program),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+
+    #[test]
+    fn the_profiler_of_the_rocm_that_is_asked_for_is_taken_if_it_can_be_executed() {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        let file = bin.join(PROFILER);
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        assert_ne!(profiler(Some(folder.path())).ok(), Some(file.clone()));
+        fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(profiler(Some(folder.path())).unwrap(), file);
+    }
 }

@@ -12,13 +12,16 @@ const OPTIONS: &[(&[&str], &str)] = &[
     ),
     (
         &["-f", "--output-format"],
-        "-t csv or -t json chooses the form of the rows; --trace FILE.pftrace writes a timeline, `omniprobe export` Parquet",
+        "-t csv, -t json or -t rocpd chooses the form of the rows; --trace FILE.pftrace writes a timeline, `omniprobe export` Parquet",
     ),
-    (&["--kernel-exclude-regex"], "there is no option for that: --log-filter REGEX has the kernels that are logged"),
     (&["--kernel-iteration-range"], "all dispatches are logged; --capture-dispatches chooses those of a capture"),
     (
-        &["-T", "--truncate-kernels", "-M", "--mangled-kernels", "--basenames"],
-        "names are demangled in the log; the tables of --stats and `omniprobe summary` shorten them",
+        &["-T", "--truncate-kernels", "--basenames"],
+        "names are whole in the log; the tables of --stats and `omniprobe summary` shorten them",
+    ),
+    (
+        &["-M", "--mangled-kernels"],
+        "--names mangled writes the symbols of kernels, --names both the demangled names, too",
     ),
     (&["--kernel-rename"], "--markers logs the ranges of ROCTx as rows of their own"),
     (&["-S", "--summary-per-domain", "-D"], "--stats prints the totals of each kernel"),
@@ -69,10 +72,17 @@ const OPTIONS: &[(&[&str], &str)] = &[
         ],
         "the hardware is not sampled here; `omniprobe analyze` counts the instructions of a captured dispatch",
     ),
-    (&["-p", "--pid", "--attach"], "a process is watched from its start: omniprobe starts the application"),
+    (
+        &["-p", "--pid", "--attach"],
+        "omniprobe attach PID logs a running process that was started with --attachable, or with LOGDUR_START",
+    ),
     (&["--timestamp"], "start and end of each kernel are always logged"),
     (&["--preload"], "the application's own LD_PRELOAD is kept"),
-    (&["--collection-period", "-P"], "the whole run is logged"),
+    (&["--collection-period", "-P"], "--when seconds:A-B logs what is dispatched in that time"),
+    (
+        &["--selected-regions"],
+        "--when profiler logs what is dispatched between roctxProfilerResume and roctxProfilerPause",
+    ),
     (
         &["--group-by-queue"],
         "the timeline of --trace has a track for each queue; `omniprobe summary LOG --by queue` the totals",

@@ -122,6 +122,11 @@ impl Hello {
         self.0.is_empty()
     }
 
+    /// True if the runtime of some process has loaded the library.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.0.iter().any(|(_, line)| !matches!(line, HelloLine::NotLoaded(_)))
+    }
+
     /// The processes that loaded the library.
     pub(crate) fn pids(&self) -> Vec<u64> {
         self.0.iter().map(|(process, _)| u64::from(*process)).collect()
@@ -175,7 +180,7 @@ impl Hello {
                 _ => None,
             })
             .collect();
-        if self.0.len() == not_loaded.len() {
+        if !self.is_loaded() {
             tell(nothing_logged(&not_loaded, no_gpu(environment).as_deref()));
         }
         let mut without_records = BTreeMap::new();

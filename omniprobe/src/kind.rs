@@ -4,6 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use amdgpu_code_object::container;
+use logdur_capture::CAPTURE_MAGIC;
+use logdur_journal::layout::RECORDS_MAGIC;
+
 use super::output::file;
 
 /// A kind of file.
@@ -17,15 +21,13 @@ pub(crate) enum Kind {
     Database,
 }
 
-/// How files of a kind begin, and what reads them. Source of the first two: `capture/file/` and `log/journal/`; of the others: the ELF
-/// specification, and "Clang Offload Bundler" of Clang's documentation; a log begins with its header, or with an object; a database
-/// as SQLite says.
+/// How files of a kind begin, and what reads them. A log begins with its header, or with an object.
 const KINDS: &[(Kind, &[&[u8]], &str)] = &[
-    (Kind::Capture, &[b"LDCAP\r\n\x1a"], "a capture, which `omniprobe info` reads"),
-    (Kind::Records, &[b"LDRECORD"], "a file of records, which `omniprobe log` reads"),
+    (Kind::Capture, &[&CAPTURE_MAGIC], "a capture, which `omniprobe info` reads"),
+    (Kind::Records, &[&RECORDS_MAGIC], "a file of records, which `omniprobe log` reads"),
     (
         Kind::Code,
-        &[b"\x7fELF", b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"],
+        container::BEGINNINGS,
         "a program, a library or code, which `omniprobe isa` and `omniprobe cache ls` read",
     ),
     (Kind::Log, &[b"kernel,", b"{\""], "a log, which `omniprobe summary` reads"),

@@ -7,6 +7,7 @@
 )]
 
 mod application;
+mod attached;
 mod captured;
 mod cmd;
 mod environment;
@@ -22,8 +23,10 @@ mod listing;
 mod output;
 mod preload;
 mod private_folder;
+mod program;
 mod progress;
 mod results;
+mod symbols;
 mod worker;
 
 use std::ffi::OsString;
@@ -144,10 +147,11 @@ mod tests {
     #[test]
     fn options_of_rocprofv3_mean_the_same_here() {
         let line = "omniprobe --kernel-trace --memory-copy-trace --marker-trace --summary --kernel-include-regex f.* \
-                    --output-file a.csv -- ./app";
+                    --kernel-exclude-regex g.* --output-file a.csv -- ./app";
         let run = Cli::parse_from(line.split_whitespace()).run;
         assert!(run.copies && run.markers && run.stats && run.kernel_trace);
-        assert_eq!((run.log_filter.as_deref(), run.log_location), (Some("f.*"), Some("a.csv".into())));
+        let names = (run.log_filter.as_deref(), run.log_exclude.as_deref());
+        assert_eq!((names, run.log_location), ((Some("f.*"), Some("g.*")), Some("a.csv".into())));
     }
 
     #[test]

@@ -49,6 +49,11 @@ impl PrivateFolder {
         Ok(PrivateFolder(folder.with_context(said)?))
     }
 
+    /// Leaves it where it is, and says where.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.0.keep()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }

@@ -185,6 +185,16 @@ impl TargetArgs {
         place.into_iter().chain(rules).flatten().flatten().collect()
     }
 
+    /// True when dispatches run on an emulated GPU.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.backend == Backend::Emu || self.place.emulate.is_some()
+    }
+
+    /// The folder of the ROCm that is asked for.
+    pub(crate) fn rocm(&self) -> Option<&Path> {
+        self.place.rocm.as_deref()
+    }
+
     /// The layouts of addresses that are tried, at last one in which memory may be elsewhere. The emulated GPU alone has its own.
     pub(crate) fn attempts(&self) -> std::ops::RangeInclusive<u32> {
         0..=match self.backend {

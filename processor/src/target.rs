@@ -19,6 +19,9 @@ pub struct Target {
     pub family: Option<&'static str>,
     /// Bytes of LDS that a workgroup can have. Source: AMDGPUUsage, "Processors", and the kernel descriptor's GRANULATED_LDS_SIZE.
     pub lds: u32,
+    /// Beside each packet of a queue, the runtime writes a second record with the kernel's descriptor, for the GPU to fetch early. Source:
+    /// the metadata ring of CLR's `rocvirtual.hpp` and ROCr's `amd_aql_queue.cpp` of 2026.
+    pub metadata_ring: bool,
 }
 
 /// Whether instrumented kernels can send messages. Source of the numbers: dh_comms.
@@ -34,7 +37,16 @@ pub enum Messages {
 
 impl Target {
     pub(crate) const fn new(machine: u8, name: &'static str) -> Target {
-        Target { name, machine, xnack: false, sramecc: false, messages: Messages::No, family: None, lds: 64 << 10 }
+        Target {
+            name,
+            machine,
+            xnack: false,
+            sramecc: false,
+            messages: Messages::No,
+            family: None,
+            lds: 64 << 10,
+            metadata_ring: false,
+        }
     }
 
     pub(crate) const fn xnack(mut self) -> Target {
@@ -54,6 +66,11 @@ impl Target {
 
     pub(crate) const fn family(mut self, family: &'static str) -> Target {
         self.family = Some(family);
+        self
+    }
+
+    pub(crate) const fn metadata_ring(mut self) -> Target {
+        self.metadata_ring = true;
         self
     }
 
@@ -136,7 +153,7 @@ static OTHERS: &[Target] = &[
     new(0x46, "gfx1101").family("gfx11-generic"),
     new(0x47, "gfx1102").family("gfx11-generic"),
     new(0x48, "gfx1200").family("gfx12-generic"),
-    new(0x49, "gfx1250").family("gfx12-5-generic").lds(320 << 10).xnack().sramecc(),
+    new(0x49, "gfx1250").family("gfx12-5-generic").lds(320 << 10).xnack().sramecc().metadata_ring(),
     new(0x4a, "gfx1151").family("gfx11-generic"),
     new(0x4b, "gfx941").family("gfx9-4-generic").xnack().sramecc().messages(Messages::Number(5)),
     new(0x4e, "gfx1201").family("gfx12-generic"),
@@ -151,8 +168,8 @@ static OTHERS: &[Target] = &[
     new(0x57, "gfx1154"),
     new(0x58, "gfx1153").family("gfx11-generic"),
     new(0x59, "gfx12-generic"),
-    new(0x5a, "gfx1251").family("gfx12-5-generic").lds(320 << 10).xnack().sramecc(),
-    new(0x5b, "gfx12-5-generic").xnack().sramecc(),
+    new(0x5a, "gfx1251").family("gfx12-5-generic").lds(320 << 10).xnack().sramecc().metadata_ring(),
+    new(0x5b, "gfx12-5-generic").xnack().sramecc().metadata_ring(),
     new(0x5c, "gfx1172"),
     new(0x5d, "gfx1170"),
     new(0x5e, "gfx1171"),

@@ -100,9 +100,9 @@ class Dispatch(Shown):
     replaced: Optional[str]
 
     @property
-    def duration_ns(self) -> int:
-        """How long the kernel ran in the application."""
-        return max(0, self.end_ns - self.start_ns)
+    def duration_ns(self) -> Optional[int]:
+        """How long the kernel ran in the application; ``None`` if it has no times, as one that did not end."""
+        return max(0, self.end_ns - self.start_ns) if self.start_ns and self.end_ns else None
 
     @property
     def arguments(self) -> dict[str, Argument]:
@@ -205,6 +205,9 @@ class Capture:
     ) -> None:
         if backend is not None and backend not in _native.backends():
             raise ValueError(f"backend: expected one of {', '.join(_native.backends())}, found {backend!r}")
+        for name in (emulate or "").split(","):
+            if emulate is not None and name.split(":")[0] not in _native.processors():
+                raise ValueError(f"emulate: expected one of {', '.join(_native.processors())}, found {name!r}")
         self.path = os.path.abspath(path)
         #: What was given for each dispatch that is replayed.
         self.place = {"backend": backend, "emulate": emulate, "rocm": rocm, "device": device}

@@ -12,6 +12,7 @@ pyo3::import_exception!(logdur._errors, LogError);
 /// Functions and classes for the modules of the package.
 #[pymodule]
 mod _native {
+    use amdgpu_processor::Arch;
     use logdur_captured::Backend;
     use omniprobe_exit::Exit;
     use pyo3::prelude::*;
@@ -31,5 +32,11 @@ mod _native {
     #[pyfunction]
     fn backends() -> Vec<&'static str> {
         Backend::WORDS.iter().map(|(word, _)| *word).collect()
+    }
+
+    /// The processors that are emulated.
+    #[pyfunction]
+    fn processors() -> Vec<&'static str> {
+        Arch::ALL.map(Arch::name).to_vec()
     }
 }

@@ -81,7 +81,7 @@ impl Column {
 
 /// Where a log is.
 #[derive(FromPyObject)]
-pub(crate) enum Place {
+pub(crate) enum LogSource {
     Path(PathBuf),
     Open(Py<PyAny>),
 }
@@ -119,10 +119,15 @@ fn piece(file: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 type Opened = Log<BufReader<Box<dyn Read + Send>>>;
 
 /// Opens a log and gives it to `read`; errors name it.
-fn with_log((name, place): &(String, Place), read: impl FnOnce(&str, &mut Opened) -> Result<(), End>) -> PyResult<()> {
+fn with_log(
+    (name, place): &(String, LogSource),
+    read: impl FnOnce(&str, &mut Opened) -> Result<(), End>,
+) -> PyResult<()> {
     let input: Box<dyn Read + Send> = match place {
-        Place::Path(path) => Box::new(File::open(path).map_err(|error| LogError::new_err(format!("{name}: {error}")))?),
-        Place::Open(file) => {
+        LogSource::Path(path) => {
+            Box::new(File::open(path).map_err(|error| LogError::new_err(format!("{name}: {error}")))?)
+        }
+        LogSource::Open(file) => {
             let file = Python::attach(|py| file.clone_ref(py));
             Box::new(Open { file, bytes: Vec::new(), at: 0 })
         }
@@ -153,7 +158,7 @@ pub(crate) fn logs_of(path: PathBuf) -> PyResult<Option<Vec<OsString>>> {
 #[pyfunction]
 pub(crate) fn read_log<'py>(
     py: Python<'py>,
-    logs: Vec<(String, Place)>,
+    logs: Vec<(String, LogSource)>,
     each: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut all: Vec<Column> = COLUMNS.iter().map(|_| Column::default()).collect();
@@ -199,7 +204,7 @@ pub(crate) fn read_log<'py>(
 
 /// The totals of logs by `kernel`, `shape`, `queue`, `gpu`, `process`, `rank` or `log`, as JSON.
 #[pyfunction]
-pub(crate) fn summary(py: Python<'_>, logs: Vec<(String, Place)>, by: &str) -> PyResult<String> {
+pub(crate) fn summary(py: Python<'_>, logs: Vec<(String, LogSource)>, by: &str) -> PyResult<String> {
     const WORDS: [(&str, By); 7] = [
         ("kernel", By::Kernel),
         ("shape", By::Shape),

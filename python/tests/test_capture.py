@@ -33,7 +33,7 @@ def test_arguments_have_names_and_values(capture):
     addresses = {buffer.name: buffer.address for buffer in dispatch.buffers}
     assert (given.value, made.value) == (addresses["arg0"], addresses["arg1"])
     assert list(dispatch.before) == ["arg0", "arg1"] and f"{made.value:#x}" not in dispatch.before
-    assert dispatch.duration_ns > 0 and dispatch.lacks == [] and capture.is_finished
+    assert (dispatch.duration_ns or 0) > 0 and dispatch.lacks == [] and capture.is_finished
 
 
 def test_arguments_are_there_without_memory(folder, tmp_path):
@@ -168,6 +168,10 @@ def test_damage_under_a_mapped_buffer_is_found(folder, tmp_path):
 def test_a_backend_that_there_is_not_is_an_error_at_once(folder):
     with pytest.raises(ValueError, match="backend: expected one of rocm, emu, found 'emulated'"):
         logdur.Capture(folder / "app.ldcap", backend="emulated")
+    for wrong in ("gfx999", "", "gfx90a,"):
+        with pytest.raises(ValueError, match="emulate: expected one of .*gfx90a, gfx942, found "):
+            logdur.Capture(folder / "app.ldcap", emulate=wrong)
+    logdur.Capture(folder / "app.ldcap", emulate="gfx90a")
 
 
 def test_notebooks_show_tables_of_what_is_in_a_capture(folder):

@@ -74,13 +74,13 @@ impl HelloLine {
 }
 
 /// What is before the first space, and what is behind it.
-fn divided(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn divided(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = bytes.iter().position(|&byte| byte == b' ')?;
     Some((&bytes[..space], &bytes[space + 1..]))
 }
 
 /// A path without line breaks: these bytes and `%` are `%` and two hexadecimal digits.
-fn escaped(path: &Path) -> Vec<u8> {
+pub(crate) fn escaped(path: &Path) -> Vec<u8> {
     let mut line = Vec::new();
     for &byte in path.as_os_str().as_bytes() {
         match byte {
@@ -92,7 +92,7 @@ fn escaped(path: &Path) -> Vec<u8> {
 }
 
 /// The path that [`escaped`] has written; `None` for what it does not write.
-fn unescaped(line: &[u8]) -> Option<PathBuf> {
+pub(crate) fn unescaped(line: &[u8]) -> Option<PathBuf> {
     let mut path = Vec::new();
     let mut rest = line;
     while let Some((&byte, after)) = rest.split_first() {

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 
 use crate::instrument::{Dispatches, HandlerOptions, Handlers, Switch, Workgroups};
 use crate::value::{Bytes, words};
-use crate::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce, Ranks, Value, settings};
+use crate::{
+    CaptureScope, CaptureTell, Compress, Devices, FileMode, Grid, Occurrences, Quiesce, Ranks, Start, Value, When,
+    settings,
+};
 
 /// Where rows go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,18 @@ words! {
         CsvSafe = "csv-safe",
         /// One JSON object a line.
         Json = "json",
+    }
+}
+
+words! {
+    /// Which names of kernels rows have.
+    Names {
+        /// The demangled ones.
+        Demangled = "demangled",
+        /// The symbols.
+        Mangled = "mangled",
+        /// The demangled ones, and the symbols in a column of their own.
+        Both = "both",
     }
 }
 
@@ -132,6 +147,21 @@ impl Value for CacheMode {
     }
 }
 
+/// Kernels whose call sites are kept: a regular expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stacks(pub String);
+
+impl Value for Option<Stacks> {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let expression = text.to_str().and_then(|text| text.strip_prefix("kernel=")).filter(|text| !text.is_empty());
+        let expected = || "expected kernel= and a regular expression".to_owned();
+        expression.map(|text| Some(Stacks(text.to_owned()))).ok_or_else(expected)
+    }
+}
+
 settings! {
     /// What the interceptor is asked to do.
     Interceptor;
@@ -140,8 +170,20 @@ settings! {
     log_location: LogLocation = "LOGDUR_LOG_LOCATION" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: whole lines on standard output";
     /// How rows are written. Spreadsheets take a cell that begins with `=`, `+`, `-`, `@` or a tab for a formula: `csv-safe` puts an apostrophe before it.
     log_format: Format = "LOGDUR_LOG_FORMAT" or (Format::Csv) "`csv`";
+    /// Which names of kernels rows have: demangled, as `llvm-cxxfilt` spells them; the symbols of the code object; or both, the symbol in the column `symbol`.
+    names: Names = "LOGDUR_NAMES" or (Names::Demangled) "`demangled`";
+    /// Kernels whose rows say where in the application they are launched. The column `site` has the number of the launching thread's stack; a line `# site` has its return addresses. The expression must match one of the names of the kernel: mangled, demangled, or without arguments. Each such launch walks its stack.
+    stacks: Option<Stacks> = "LOGDUR_STACKS" ["`kernel=`regular expression"] or (None) "none";
+    /// When dispatches are recorded and captured, copies and ranges logged, and instrumented clones run: in a moment in which all of these are so. `dispatches:N-M`: the number of the dispatch, as the column `id` has it, is one of these (`N`, `N-M` or `N+`). `kernel:REGEX@N-M`: from the Nth dispatch of kernels whose names match to their Mth one, both included, from 1, whatever their geometry. `count:N`: fewer than N dispatches were recorded. `seconds:A-B`: the library was loaded A to B seconds ago (`A-B` or `A+`). `range:NAME`: a range of ROCTx with this name is open; with `@N-M`, only the Nth to Mth one of the process, from 1. `profiler`: the application has called `roctxProfilerResume`, and not `roctxProfilerPause` since. `file:PATH`: there is such a file, which is looked for every 20 ms. `\\,` is a comma in a name. `signal`, which only `omniprobe --when` takes: the first signal SIGUSR2 to `omniprobe` begins it, the next one ends it. Other dispatches are counted as `outside`. Kernels are swapped all the same.
+    when: When = "LOGDUR_WHEN" ["TRIGGER[,TRIGGER…]"] or (When::default()) "always";
+    /// What is on when the library is loaded, in a process that `omniprobe attach` and `omniprobe top` can control: all that is set, or nothing. A process that is `off` passes dispatches without records, until it is told otherwise; only rows, and the features that are named, can be turned on then: their hooks are installed, and their clones and replacements are chosen, when code is loaded. Each feature also needs its own variable. The process listens on a socket `logdur.PID.control` for its own user and root, in the folder that `LOGDUR_RECORDS` has by default.
+    start: Option<Start> = "LOGDUR_START" ["`on` | `off[,capture][,instrument][,swap]`"] or (None) "all that is set is on, and nothing listens";
     /// Kernels whose dispatches get rows. The expression must match one of the names of the kernel: mangled, demangled, or without arguments. Other dispatches are counted as `filtered`.
     log_filter: Option<String> = "LOGDUR_LOG_FILTER" ["regular expression"] or (None) "every kernel";
+    /// Kernels whose dispatches get no rows, of those that `LOGDUR_LOG_FILTER` wants. The expression matches as there. These dispatches are counted as `filtered`.
+    log_exclude: Option<String> = "LOGDUR_LOG_EXCLUDE" ["regular expression"] or (None) "none";
+    /// GPUs whose dispatches get rows: their numbers in the column `agent` of the log, which `HIP_VISIBLE_DEVICES` does not change. Other dispatches are counted as `filtered`. Copies have rows all the same.
+    log_devices: Option<Devices> = "LOGDUR_LOG_DEVICES" ["`0,2-3`"] or (None) "every GPU";
     /// Whether copies have rows, too: those of `hsa_amd_memory_async_copy` and its variants, which HIP and OpenCL use.
     copies: u32 = "LOGDUR_COPIES" ["`0` | `1`"] or (0) "`0`";
     /// The ranks of a parallel job that log and capture; the others do neither, and run no instrumented clones, though they swap kernels. A process without a rank is not limited.
@@ -154,6 +196,8 @@ settings! {
     records_max: Bytes = "LOGDUR_RECORDS_MAX" ["BYTES"] or (Bytes(1 << 30)) "`1G`";
     /// Kernels that may be swapped or instrumented. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
     filter: Option<String> = "LOGDUR_FILTER" ["regular expression"] or (None) "every kernel";
+    /// Kernels that are neither swapped nor instrumented, of those that `LOGDUR_FILTER` wants. The expression matches as there.
+    filter_exclude: Option<String> = "LOGDUR_FILTER_EXCLUDE" ["regular expression"] or (None) "none";
     /// Folders of code objects whose kernels replace those of the same name and arguments, with all subfolders: `.hsaco` and `.co` files, offload bundles, programs and libraries with device code, Triton's cache. A kernel that cannot be proven to fit is not swapped, and a notice gives the reason. A file that changes takes effect with the next dispatch after the notice `cache: FILE active`.
     kernel_cache: Folders = "LOGDUR_KERNEL_CACHE" ["DIR[:DIR…]"] or (Folders::default()) "nothing is replaced";
     /// Which of several kernels that fit is used, even if the running code object is one of them: that of the newest file, or that of the code object whose hash begins with these digits.
@@ -186,6 +230,8 @@ settings! {
     capture: Option<PathBuf> = "LOGDUR_CAPTURE" ["FILE | DIR"] or (None) "nothing is captured";
     /// Kernels that are captured. The expression must match one of the names of the kernel: mangled, demangled, or without arguments.
     capture_kernels: Option<String> = "LOGDUR_CAPTURE_KERNELS" ["regular expression"] or (None) "every kernel";
+    /// Kernels that are not captured, of those that `LOGDUR_CAPTURE_KERNELS` wants. The expression matches as there.
+    capture_exclude: Option<String> = "LOGDUR_CAPTURE_EXCLUDE" ["regular expression"] or (None) "none";
     /// Which dispatches of each kernel and geometry are captured.
     capture_dispatches: Occurrences = "LOGDUR_CAPTURE_DISPATCHES" ["`1,3-7` | `every:N` | `random:P%`"] or (Occurrences::first()) "`1`: the first";
     /// Captures only dispatches of this grid, in work-items.

@@ -4,24 +4,31 @@
 //! understood never stops the application: the default takes its place and a [`Problem`] says so.
 
 mod capture;
+mod control;
 mod emulator;
 mod hello;
 mod injection;
 mod instrument;
 mod interceptor;
 mod ranks;
+mod start;
 mod value;
+mod when;
 
 pub use capture::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce};
+pub use control::{Answer, LONGEST_REQUEST, Request, SOCKET_NAME, Switched, Turn};
 pub use emulator::{Bar, ClockKind, Emulator, Faults, Fetch, GpuList, Packets, ReadIndex, Scratch, Sdma, Times, Xnack};
 pub use hello::HelloLine;
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
 pub use instrument::{DRAWN_FROM, Dispatches, HandlerOptions, Handlers, Switch, Workgroups};
 pub use interceptor::{
-    CacheMode, Folders, Format, HandlerFormat, Interceptor, LogLocation, QueueMode, RecordsLocation, TRUST_ALL,
+    CacheMode, Folders, Format, HandlerFormat, Interceptor, LogLocation, Names, QueueMode, RecordsLocation, Stacks,
+    TRUST_ALL,
 };
-pub use ranks::Ranks;
+pub use ranks::{Devices, Ranks};
+pub use start::{Feature, Start};
 pub use value::Value;
+pub use when::{Span, Trigger, When};
 
 use std::ffi::{OsStr, OsString};
 

@@ -31,6 +31,7 @@ macro_rules! words {
             /// Every word.
             pub const WORDS: [&'static str; [$first_word $(, $next_word)*].len()] = [$first_word $(, $next_word)*];
             /// The words for the documentation.
+            #[allow(dead_code, reason = "words may be a part of a value")]
             pub(crate) const VALUES: &'static str = concat!("`", $first_word, "`" $(, " | `", $next_word, "`")*);
 
             /// The word of a value.

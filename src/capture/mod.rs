@@ -46,7 +46,7 @@ use logdur_system::text::one_line;
 
 use crate::code::{Object, Objects};
 use crate::kernels::Kernels;
-use crate::ports::{FollowCode, OwnVariables, WriteRows};
+use crate::ports::{FollowCode, OwnVariables, Switch, WriteRows};
 
 pub(crate) use copies::{AsyncCopy, Copies, Engine, Giving, Inside, Path, copied_by_a_kernel};
 pub(crate) use memory::Memory;
@@ -78,6 +78,7 @@ pub(crate) struct Capture {
     inbox: Mutex<VecDeque<Target>>,
     sleeper: Sleeper,
     started: Mutex<bool>,
+    is_on: AtomicBool,
     /// Nothing more is captured: a limit was reached, or the file could not be written.
     stopped: AtomicBool,
     limits: Limits,
@@ -118,7 +119,8 @@ impl HoldQueue for Capture {
         ring: &'static Ring,
         packets: Range<u64>,
     ) -> bool {
-        let is_stopped = self.stopped.load(Ordering::Relaxed);
+        let is_stopped =
+            self.stopped.load(Ordering::Relaxed) || !self.is_on.load(Ordering::Relaxed) || interceptor.is_outside();
         for index in packets {
             let packet = ring.slot(index).read();
             let may_be_wanted = !is_stopped && packet.is_dispatch() && !ring.hold.has_passed(index);
@@ -153,6 +155,12 @@ impl Follow for Capture {
     }
 
     fn records_changed(&self, _: &Interceptor) {}
+}
+
+impl Switch for Capture {
+    fn turn(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
 }
 
 impl FollowCode for Capture {
@@ -208,8 +216,8 @@ impl Capture {
         let name = settings::Interceptor::capture;
         let selection = match Selection::new(settings) {
             Ok(selection) => selection,
-            Err(error) => {
-                let (name, error) = (settings::Interceptor::capture_kernels, one_line(&error.to_string()));
+            Err((name, error)) => {
+                let error = one_line(&error.to_string());
                 return (None, vec![format!("{name}: expected a regular expression, nothing is captured: {error}")]);
             }
         };
@@ -235,6 +243,7 @@ impl Capture {
             inbox: Mutex::default(),
             sleeper: Sleeper::new(),
             started: Mutex::default(),
+            is_on: AtomicBool::new(true),
             stopped: AtomicBool::new(false),
             limits: Limits::new(settings.capture_max_hold, settings.capture_max_stall),
             failures: AtomicU32::new(0),

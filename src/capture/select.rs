@@ -21,6 +21,7 @@ const NAMED: usize = 5;
 /// What the settings select.
 pub(super) struct Selection {
     kernels: Option<Regex>,
+    exclude: Option<Regex>,
     occurrences: Occurrences,
     grid: Option<Grid>,
     device: Option<usize>,
@@ -46,10 +47,13 @@ impl Selection {
     /// The selection that the settings describe.
     ///
     /// # Errors
-    /// When the regular expression is invalid.
-    pub(super) fn new(settings: &Interceptor) -> Result<Selection, regex::Error> {
+    /// The variable of a regular expression that is invalid, and why.
+    pub(super) fn new(settings: &Interceptor) -> Result<Selection, (&'static str, regex::Error)> {
+        let compiled =
+            |name, text: &Option<String>| text.as_deref().map(Regex::new).transpose().map_err(|error| (name, error));
         Ok(Selection {
-            kernels: settings.capture_kernels.as_deref().map(Regex::new).transpose()?,
+            kernels: compiled(Interceptor::capture_kernels, &settings.capture_kernels)?,
+            exclude: compiled(Interceptor::capture_exclude, &settings.capture_exclude)?,
             occurrences: settings.capture_dispatches.clone(),
             grid: settings.capture_grid,
             device: settings.capture_device.map(|n| n as usize),
@@ -72,12 +76,22 @@ impl Selection {
             let name = Interceptor::capture_grid;
             return Some(format!("{name}: no dispatch had the grid {}, but {}", shown(grid.0), others.join(", ")));
         }
-        let filter =
-            self.kernels.as_ref().filter(|_| !seen.named.is_empty() && !seen.named.values().any(|named| *named))?;
-        let known = seen.named.keys().filter_map(|number| kernels.by_number(*number));
-        let others: BTreeSet<String> = known.filter_map(|kernel| names(&kernel.kernel.symbol).pop()).collect();
-        let name = Interceptor::capture_kernels;
-        Some(format!("{name}: no kernel that was dispatched has a name like {filter}{}", one_line(&listed(&others))))
+        if seen.named.is_empty() {
+            return None;
+        }
+        let known = || seen.named.keys().filter_map(|number| kernels.by_number(*number));
+        let is_none = |regex: &Regex| !known().any(|kernel| is_named(&kernel.kernel.symbol, regex));
+        let filters = [(Interceptor::capture_kernels, &self.kernels), (Interceptor::capture_exclude, &self.exclude)];
+        let others: BTreeSet<String> = known().filter_map(|kernel| names(&kernel.kernel.symbol).pop()).collect();
+        let others = one_line(&listed(&others));
+        for (name, filter) in filters {
+            if let Some(filter) = filter.as_ref().filter(|filter| is_none(filter)) {
+                return Some(format!("{name}: no kernel that was dispatched has a name like {filter}{others}"));
+            }
+        }
+        let exclude = self.exclude.as_ref().filter(|_| !seen.named.values().any(|named| *named))?;
+        let name = Interceptor::capture_exclude;
+        Some(format!("{name}: every kernel that is asked for and was dispatched has a name like {exclude}{others}"))
     }
 
     /// Counts a dispatch. If it is captured: its number among those of its kernel and geometry.
@@ -102,7 +116,8 @@ impl Selection {
         }
         let number = kernels.number(packet.kernel_object());
         let is_named = |regex: &Regex| kernels.by_number(number).is_some_and(|k| is_named(&k.kernel.symbol, regex));
-        if !*named.entry(number).or_insert_with(|| self.kernels.as_ref().is_none_or(is_named)) {
+        let is_wanted = || self.kernels.as_ref().is_none_or(is_named) && !self.exclude.as_ref().is_some_and(is_named);
+        if !*named.entry(number).or_insert_with(is_wanted) {
             return None;
         }
         let count = counts.entry((number, agent, grid, workgroup)).or_default();

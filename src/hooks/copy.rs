@@ -76,6 +76,9 @@ fn with_rows(copies: impl IntoIterator<Item = Started>, call: impl FnOnce() -> h
         let Some((session, rows)) = session::current().and_then(|session| Some((session, session.copies?))) else {
             return Vec::new();
         };
+        if session.interceptor.is_outside() {
+            return Vec::new();
+        }
         let started: Vec<Started> = copies.into_iter().filter(|copy| copy.signal != 0).collect();
         started.iter().for_each(|copy| rows.starts(&session.interceptor, copy));
         started

@@ -82,7 +82,7 @@ fn code_came(status: hsa_status_t, executable: hsa_executable_t, before: &[u64],
 /// at what describes their kernels.
 fn look(session: &'static Session, api: &Api, executable: Executable) -> hsa::Result<()> {
     let part = match (&session.capture, &session.swapper) {
-        (None, None) if !session.log.has_rows() => return Ok(()),
+        (None, None) if !session.log.has_rows() && session.control.is_none() => return Ok(()),
         (None, None) => CodeContents::Descriptions,
         _ => CodeContents::All,
     };

@@ -20,22 +20,19 @@ macro_rules! index_hooks {
         })*
         $(pub(super) unsafe extern "C" fn $store(queue: *const hsa_queue_t, value: u64) {
             match ring_of(queue) {
-                Some(ring) => ring.write_index.store(value, Ordering::Release),
+                Some(ring) => ring.reserve_up_to(value),
                 None => original!(core.$store_fn(queue, value) else ()),
             }
         })*
         $(pub(super) unsafe extern "C" fn $cas(queue: *const hsa_queue_t, expected: u64, value: u64) -> u64 {
             match ring_of(queue) {
-                Some(ring) => ring
-                    .write_index
-                    .compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire)
-                    .unwrap_or_else(|found| found),
+                Some(ring) => ring.reserve_from(expected, value),
                 None => original!(core.$cas_fn(queue, expected, value) else 0),
             }
         })*
         $(pub(super) unsafe extern "C" fn $add(queue: *const hsa_queue_t, value: u64) -> u64 {
             match ring_of(queue) {
-                Some(ring) => ring.write_index.fetch_add(value, Ordering::AcqRel),
+                Some(ring) => ring.reserve(value),
                 None => original!(core.$add_fn(queue, value) else 0),
             }
         })*

@@ -15,7 +15,7 @@ use hsa::LiveTable;
 use hsa_sys::raw::CoreApiTable;
 use logdur_intercept::library;
 
-use super::{copy, queue};
+use super::{copy, queue, signal};
 
 /// An entry.
 pub(super) struct Later {
@@ -36,16 +36,19 @@ pub(super) static COUNTED_ACQUIRE: Later = Later::at(624, 0x09);
 pub(super) static COUNTED_RELEASE: Later = Later::at(632, 0x09);
 /// `hsa_amd_memory_async_batch_copy_fn`.
 pub(super) static BATCH_COPY: Later = Later::at(640, 0x0A);
+/// `hsa_amd_signal_get_event_id_fn`, whose step is not known.
+pub(super) static EVENT_ID: Later = Later { exported: Some(c"hsa_amd_signal_get_event_id"), ..Later::at(664, 0x0A) };
 /// `hsa_amd_queue_create_fn`.
 pub(super) static QUEUE_CREATE: Later = Later { exported: Some(c"hsa_amd_queue_create"), ..Later::at(704, 0x10) };
 
 /// The hooks: entries and our functions.
-fn hooks() -> [(&'static Later, usize); 5] {
+fn hooks() -> [(&'static Later, usize); 6] {
     [
         (&FILE_READ, copy::file_read as *const () as usize),
         (&COUNTED_ACQUIRE, queue::counted_acquire as *const () as usize),
         (&COUNTED_RELEASE, queue::counted_release as *const () as usize),
         (&BATCH_COPY, copy::memory_async_batch_copy as *const () as usize),
+        (&EVENT_ID, signal::get_event_id as *const () as usize),
         (&QUEUE_CREATE, queue::create_described as *const () as usize),
     ]
 }

@@ -1,10 +1,15 @@
 //! Signals: a store to a doorbell publishes packets; times are read before a signal is gone.
 
-use hsa_sys::raw::{HSA_STATUS_SUCCESS, hsa_amd_ipc_signal_t, hsa_signal_t, hsa_signal_value_t, hsa_status_t};
+use std::mem;
+
+use hsa_sys::raw::{
+    HSA_STATUS_ERROR_NOT_INITIALIZED, HSA_STATUS_SUCCESS, hsa_amd_ipc_signal_t, hsa_signal_t, hsa_signal_value_t,
+    hsa_status_t,
+};
 use logdur_intercept::watch::inplace;
 use logdur_intercept::{guard, interceptor};
 
-use super::original;
+use super::{later, original};
 use crate::session;
 
 /// Stores, one function for each way; on a doorbell all of them ring, the silent ones too.
@@ -49,6 +54,22 @@ pub(super) unsafe extern "C" fn destroy(signal: hsa_signal_t) -> hsa_status_t {
         }
     });
     original!(core.hsa_signal_destroy_fn(signal))
+}
+
+pub(super) unsafe extern "C" fn get_event_id(signal: hsa_signal_t, event: *mut u32) -> hsa_status_t {
+    let Some(original) = later::EVENT_ID.original() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
+    // SAFETY: the entry's function has this type (`hsa_ext_amd.h` of rocm-systems, 2026).
+    let original: unsafe extern "C" fn(hsa_signal_t, *mut u32) -> hsa_status_t = unsafe { mem::transmute(original) };
+    // SAFETY: the arguments are the caller's own, passed on.
+    let status = unsafe { original(signal, event) };
+    if status == HSA_STATUS_SUCCESS {
+        guard((), || {
+            let Some(interceptor) = interceptor::current() else { return };
+            // SAFETY: the runtime has written the event.
+            interceptor.signal_event_given(signal.handle, unsafe { event.read() });
+        });
+    }
+    status
 }
 
 pub(super) unsafe extern "C" fn ipc_create(signal: hsa_signal_t, handle: *mut hsa_amd_ipc_signal_t) -> hsa_status_t {

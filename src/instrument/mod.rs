@@ -27,6 +27,8 @@ use logdur_journal::flag;
 use logdur_settings::{DRAWN_FROM, Dispatches, HandlerFormat, Interceptor, Workgroups};
 use logdur_system::lock;
 
+use crate::ports::Switch;
+
 pub(crate) use buffers::NoBuffers;
 
 use buffers::{Pool, Taken};
@@ -53,12 +55,14 @@ pub(crate) struct Instrument {
     random: AtomicU64,
     /// True while the packet of a captured dispatch is being published.
     captures: &'static AtomicBool,
+    is_on: AtomicBool,
     counts: Counts,
 }
 
 /// What became of the dispatches of kernels that have a clone, and of messages.
 #[derive(Default)]
 struct Counts {
+    off: AtomicU64,
     unselected: AtomicU64,
     closed: AtomicU64,
     no_buffer: AtomicU64,
@@ -124,6 +128,8 @@ pub(crate) struct Clone {
 /// Why a dispatch is not instrumented although its kernel has a clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skipped {
+    /// It was turned off.
+    Off,
     /// `LOGDUR_DISPATCHES`.
     Unselected,
     /// Handlers are closed, because the process ends, or one does not return.
@@ -136,6 +142,12 @@ pub(crate) enum Skipped {
     Refused,
     /// Its memory is captured: that of the clone would be other memory.
     Captured,
+}
+
+impl Switch for Instrument {
+    fn turn(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
 }
 
 impl Instrument {
@@ -160,6 +172,7 @@ impl Instrument {
             // Runs differ; what is random about a share needs no better beginning.
             random: AtomicU64::new(u64::from(std::process::id()) | 1 << 40),
             captures,
+            is_on: AtomicBool::new(true),
             counts: Counts::default(),
         })
     }
@@ -248,6 +261,7 @@ impl Instrument {
         }
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let why = [
+            (&counts.off, "it was turned off"),
             (&counts.unselected, Interceptor::dispatches),
             (&counts.closed, "the handlers were closed already"),
             (&counts.no_buffer, "no message buffer was free"),
@@ -311,6 +325,9 @@ impl Probe {
     /// Whether the next dispatch of the kernel is instrumented.
     pub(crate) fn select(&self) -> Result<(), Skipped> {
         let instrument = self.instrument;
+        if !instrument.is_on.load(Ordering::Relaxed) {
+            return Err(Skipped::Off);
+        }
         if instrument.captures.load(Ordering::Relaxed) {
             return Err(Skipped::Captured);
         }
@@ -343,6 +360,7 @@ impl Probe {
     pub(crate) fn skip(&self, packet: &Packet, why: Skipped) -> Changed {
         let counts = &self.instrument.counts;
         let count = match why {
+            Skipped::Off => &counts.off,
             Skipped::Unselected => &counts.unselected,
             Skipped::Closed => &counts.closed,
             Skipped::NoBuffer => &counts.no_buffer,

@@ -8,7 +8,10 @@ mod clocks;
 mod finished;
 pub(crate) mod handshake;
 mod missing_rows;
+mod place;
+mod said;
 mod sink;
+mod wanted;
 mod writer;
 
 use std::path::PathBuf;
@@ -17,35 +20,37 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::time::{Duration, Instant};
 
-use hsa::Agent;
 use logdur_intercept::Interceptor;
 use logdur_intercept::blocks::RecordRef;
-use logdur_intercept::host_clock::ClockPair;
 use logdur_intercept::interceptor::SeenAgent;
 use logdur_intercept::lifetime::{self, Access};
 use logdur_intercept::ports::{Follow, Report};
 use logdur_intercept::queue::Queue;
 use logdur_intercept::wake::Sleeper;
+use logdur_journal::account::Event;
 use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
 use logdur_journal::compare::{self, Subject};
 use logdur_journal::lines::Lines;
-use logdur_journal::{Fate, Operation, Process, Records, State, flag};
+use logdur_journal::{Fate, Filter, Naming, Operation, Process, Records, State, flag};
 use logdur_settings::{self as settings, HelloLine};
 use logdur_system::lock;
 use logdur_system::text::one_line;
-use regex::Regex;
 
 use crate::guarded::Guarded;
 use crate::kernels::Kernels;
-use crate::ports::{CollectRows, DescribeSwaps, WriteRows};
+use crate::ports::{CollectRows, DescribeSites, DescribeSwaps, WriteRows};
 use crate::process;
+use crate::totals::Totals;
 
 use clocks::{calibrate, calibrate_by_records, knows_clocks};
+pub(crate) use place::Place;
+use said::Line;
 use sink::Patience;
 pub(crate) use sink::Sink;
-pub(crate) use writer::format;
+pub(crate) use wanted::row_filter;
 use writer::{Flushed, Measured, Ran, Writer};
+pub(crate) use writer::{format, naming};
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
 const BATCH: usize = 256 << 10;
@@ -74,12 +79,16 @@ pub(crate) struct Log {
     lines: SyncSender<Line>,
     /// Lines that the mailbox had no room for.
     lines_lost: AtomicU64,
-    filter: Option<Regex>,
+    filter: Filter,
+    naming: Naming,
     kernels: &'static Kernels,
     /// Present when copies have rows.
     copies: Option<&'static dyn CollectRows>,
     /// Present when there is a kernel cache.
     swaps: Option<&'static dyn DescribeSwaps>,
+    totals: Totals,
+    /// Present when call sites are kept.
+    sites: Option<&'static dyn DescribeSites>,
     /// Rows go somewhere.
     has_rows: bool,
     process: Process,
@@ -98,22 +107,6 @@ pub(crate) struct Log {
     stderr: Option<Guarded>,
     /// What was asked for and is off, where `omniprobe` is not told.
     off: Mutex<Vec<String>>,
-}
-
-enum Line {
-    Notice(String),
-    /// Which run this process belongs to.
-    Run(String),
-    /// Where the records are.
-    Records(PathBuf),
-    Clocks(ClockPair),
-    Agent {
-        position: usize,
-        name: String,
-        product: String,
-        /// Which device it is, as [`hsa::Identity`] shows it, and the variables that chose it.
-        identity: String,
-    },
 }
 
 impl Follow for Log {
@@ -178,10 +171,13 @@ impl Log {
             writer: Mutex::new(Writer::new(sink, problem, lines, mail, records)),
             lines: sender,
             lines_lost: AtomicU64::new(0),
-            filter: None,
+            filter: Filter::default(),
+            naming: naming(settings),
             kernels,
             copies: None,
             swaps: None,
+            totals: Totals::default(),
+            sites: None,
             has_rows,
             process: process::this(),
             handshake: settings.hello.clone(),
@@ -200,17 +196,8 @@ impl Log {
         if let Some(path) = records.path().filter(|_| to_file) {
             log.add(Line::Records(path.to_owned()));
         }
-        let (filter, bad) = match settings.log_filter.as_deref().map(Regex::new).transpose() {
-            Ok(filter) => (filter, None),
-            Err(error) => (None, Some(error.to_string())),
-        };
-        if let Some(error) = bad {
-            log.off(format!(
-                "{}: expected a regular expression, every kernel is logged: {}",
-                settings::Interceptor::log_filter,
-                one_line(&error)
-            ));
-        }
+        let (filter, bad) = wanted::filter(settings);
+        bad.into_iter().for_each(|line| log.off(line));
         Log { filter, ..log }
     }
 
@@ -219,61 +206,14 @@ impl Log {
         &mut self,
         copies: Option<&'static dyn CollectRows>,
         swaps: Option<&'static dyn DescribeSwaps>,
+        sites: Option<&'static dyn DescribeSites>,
     ) {
-        (self.copies, self.swaps) = (copies, swaps);
-    }
-
-    /// Hands a line to the writer without waiting. If the log cannot be written, later lines are lost and counted.
-    fn add(&self, line: Line) {
-        if self.lines.try_send(line).is_err() {
-            self.lines_lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// A line that says something to people.
-    pub(crate) fn notice(&self, text: String) {
-        self.add(Line::Notice(text));
-        self.wake();
+        (self.copies, self.swaps, self.sites) = (copies, swaps, sites);
     }
 
     /// True if rows are written.
     pub(crate) fn has_rows(&self) -> bool {
         self.has_rows
-    }
-
-    /// A line for `omniprobe`, which prints it on stderr when the application has ended.
-    pub(crate) fn tell(&self, text: &str) {
-        self.say(HelloLine::Notice(one_line(text)));
-    }
-
-    fn say(&self, line: HelloLine) {
-        if let Some(path) = &self.handshake {
-            handshake::add(path, &[line]);
-        }
-    }
-
-    /// Something that was asked for is off, or ends: a notice, and a line for `omniprobe`. Without `omniprobe` and a log it is said
-    /// on standard error when the process ends.
-    pub(crate) fn off(&self, text: String) {
-        if self.handshake.is_some() {
-            self.tell(&text);
-        } else {
-            lock(&self.off).push(text.clone());
-        }
-        self.notice(text);
-    }
-
-    /// A line that says what the runtime's clock is as wall time.
-    pub(crate) fn clocks(&self, pair: ClockPair) {
-        self.add(Line::Clocks(pair));
-    }
-
-    /// A line that names a GPU.
-    pub(crate) fn agent(&self, position: usize, agent: &Agent) {
-        let visible = process::visible_agents();
-        // Processes that share a log number their GPUs each for itself.
-        let identity = format!("{} pid={} {visible}", agent.identity, std::process::id()).trim_end().to_owned();
-        self.add(Line::Agent { position, name: agent.name.clone(), product: agent.product.clone(), identity });
     }
 
     /// Starts the thread if it does not run yet.
@@ -391,7 +331,7 @@ impl Log {
             }
             *lock(&self.no_file) = Some(problem);
         }
-        let [.., unrecorded] = interceptor.records.header().events();
+        let unrecorded = interceptor.records.header().events()[Event::UnrecordedDispatch as usize];
         if unrecorded > 0 {
             let why = if interceptor.blocks.were_refused() {
                 "the system has no memory left for records".to_owned()
@@ -404,6 +344,8 @@ impl Log {
         if writer.flush(patience, &interceptor.blocks) == Flushed::Blocked {
             return Flushed::Blocked;
         }
+        let (sites, said) = self.sites.map(DescribeSites::take).unwrap_or_default();
+        said.into_iter().for_each(|text| self.notice(text));
         let has_dispatches = interceptor.records.header().next_id().load(Ordering::Relaxed) > 0;
         let Writer { sink, lines, mail, held, buffer, .. } = &mut *writer;
         if has_dispatches {
@@ -411,20 +353,15 @@ impl Log {
         }
         let mut all = if sink.has_begun() { std::mem::take(held) } else { Vec::new() };
         all.extend(mail.try_iter());
+        all.extend(sites.into_iter().map(Line::Site));
         for line in all {
-            let before = buffer.len();
-            let repeats = matches!(line, Line::Run(_) | Line::Clocks(_) | Line::Records(_) | Line::Agent { .. });
-            match line {
-                // The standard output of a process that dispatches nothing may be another program's input.
-                line if !sink.has_begun() && !matches!(line, Line::Notice(_)) => held.push(line),
-                Line::Notice(text) => lines.notice(buffer, &one_line(&text)),
-                Line::Run(run) => lines.run(buffer, std::process::id(), &run),
-                Line::Records(path) => lines.records(buffer, std::process::id(), &path),
-                Line::Clocks(ClockPair { system_ns, wall_ns }) => lines.clocks(buffer, system_ns, wall_ns),
-                Line::Agent { position, name, product, identity } => {
-                    lines.agent(buffer, position, &name, &product, &identity);
-                }
+            // The standard output of a process that dispatches nothing may be another program's input.
+            if !sink.has_begun() && !matches!(line, Line::Notice(_)) {
+                held.push(line);
+                continue;
             }
+            let (before, repeats) = (buffer.len(), line.repeats());
+            line.write(*lines, buffer);
             if repeats {
                 sink.remember(&buffer[before..]);
             }
@@ -432,6 +369,10 @@ impl Log {
         let lost = self.lines_lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             lines.notice(buffer, &format!("{lost} notices are lost: they came faster than the log was written"));
+        }
+        if !buffer.is_empty() {
+            // The account is the last line.
+            interceptor.records.header().forget_account();
         }
         writer.flush(patience, &interceptor.blocks)
     }
@@ -488,7 +429,6 @@ impl Log {
         let r = record.record();
         let shape = r.shape();
         let kernel = writer.kernel(self.kernels, shape.kernel);
-        let wanted = |filter: &Regex| kernel.map_or_else(|| filter.is_match(""), |k| k.wanted(filter));
         let operation = kernel.map_or(Operation::Dispatch, |k| k.kernel.operation);
         // Copies have rows, too.
         let dispatches = u64::from(operation == Operation::Dispatch);
@@ -496,8 +436,7 @@ impl Log {
         if kernel.is_some_and(|k| !k.kernel.replaced.is_empty()) {
             *writer.ran.swapped.entry(shape.kernel).or_default() += 1;
         }
-        if !self.filter.as_ref().is_none_or(wanted) {
-            writer.ran.filtered += dispatches;
+        if !writer.ran.filtered.wants(&self.filter, kernel, queue.agent) {
             record.set_fate(Fate::Filtered);
             return;
         }
@@ -511,8 +450,10 @@ impl Log {
         if times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
             record.add_flags(flag::NO_TIMES);
         }
+        let [name, symbol] = kernel.map_or(["", ""], |k| k.in_rows(self.naming).each_ref().map(String::as_str));
         let row = Row {
-            kernel: kernel.map_or("", |k| k.name()),
+            kernel: name,
+            symbol,
             known: kernel.map(|k| &k.kernel),
             process: self.process,
             dispatch: columns::dispatch(r, operation, clocks.host),
@@ -523,6 +464,9 @@ impl Log {
             record: r,
             late: None,
         };
+        if let Some(times) = row.times.filter(|_| operation == Operation::Dispatch) {
+            self.totals.add(shape.kernel, queue.agent, times);
+        }
         let is_compared = self.swaps.is_some_and(|swaps| swaps.compares(shape.kernel));
         let measured = row.times.filter(|_| is_compared).map(|(start, end)| {
             let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
@@ -543,10 +487,7 @@ impl Log {
         if let Some(swaps) = self.swaps {
             swaps.end(*dispatches, swapped).iter().for_each(|line| self.tell(line));
         }
-        if let Some(filter) = self.filter.as_ref().filter(|_| *dispatches > 0 && filtered == dispatches) {
-            let name = settings::Interceptor::log_filter;
-            self.tell(&format!("{name}: none of {dispatches} dispatches is of a kernel with a name like {filter}"));
-        }
+        filtered.unmatched(&self.filter, *dispatches).iter().for_each(|line| self.tell(line));
     }
 
     /// Logs the account of all dispatches, if it has changed since the last one; true if the log is complete. Otherwise the records

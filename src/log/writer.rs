@@ -10,11 +10,12 @@ use logdur_intercept::blocks::{Blocks, RecordRef};
 use logdur_journal::compare::{Comparisons, Subject};
 use logdur_journal::lines::{Format, Lines};
 use logdur_journal::rows::Rows;
-use logdur_journal::{Fate, Records};
+use logdur_journal::{Fate, Naming, Records};
 use logdur_settings as settings;
 
 use super::Line;
 use super::sink::{Patience, Sink, Unwritten};
+use super::wanted::Filtered;
 use crate::kernels::{Kernels, KnownKernel};
 
 /// The lines that are not in the log yet, and where they go.
@@ -53,8 +54,8 @@ pub(super) struct Writer {
 #[derive(Default)]
 pub(super) struct Ran {
     pub(super) dispatches: u64,
-    /// Those that the log does not want.
-    pub(super) filtered: u64,
+    /// What the filters of the log did to them.
+    pub(super) filtered: Filtered,
     /// Those whose kernel ran in place of the application's, by that kernel's number.
     pub(super) swapped: BTreeMap<u32, u64>,
 }
@@ -275,6 +276,15 @@ impl Writer {
         }
         self.torn = self.in_line;
         self.buffer.clear();
+    }
+}
+
+/// Which names of kernels rows have.
+pub(crate) fn naming(settings: &settings::Interceptor) -> Naming {
+    match settings.names {
+        settings::Names::Demangled => Naming::Demangled,
+        settings::Names::Mangled => Naming::Mangled,
+        settings::Names::Both => Naming::Both,
     }
 }
 

@@ -19,7 +19,7 @@ use logdur_settings::CacheMode;
 use super::error::NotReplaced;
 use super::originals::Original;
 use super::replacement::{Alternation, Replacement};
-use super::{Outcome, State, Swapper, kept, libraries, listed, ring_for, target_of};
+use super::{Outcome, State, Swapper, kept, libraries, listed, ring_for};
 use crate::code::{name_of, registers};
 use crate::instrument::{self, Instrument};
 
@@ -94,11 +94,8 @@ impl Swapper {
             && state.made.values().flatten().all(|made| made.probe.is_none());
         if !asked.had_another || has_none {
             lines.push(format!("{name}: neither the application's code nor the cache has a clone of a kernel"));
-        } else if let Some(filter) = self.filter.as_ref().filter(|_| !asked.was_named) {
-            lines.push(format!(
-                "{}: no kernel that has a clone has a name like {filter}",
-                settings::Interceptor::filter
-            ));
+        } else if !asked.was_named {
+            lines.extend(self.filters.none_of("have a clone"));
         }
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
         for (number, count) in ran {
@@ -140,7 +137,7 @@ impl Search<'_> {
         if own.is_empty() && !in_cache {
             return Outcome::Nothing;
         }
-        let (interface, _) = match self.swapper.wanted(self.state, self.original) {
+        let (interface, _) = match self.swapper.wanted(self.interceptor.api(), self.state, self.original) {
             Ok(known) => known,
             Err(outcome) => return outcome,
         };
@@ -166,7 +163,7 @@ impl Search<'_> {
     /// A clone in the cache; `None` if there is none.
     fn clone_of_cache(&mut self, interface: &Interface, names: &[String]) -> Option<Result<RunnableClone, String>> {
         let (api, agent) = (self.interceptor.api(), self.original.symbol.agent);
-        let target = self.state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
+        let target = self.state.target_of(api, agent);
         let others = self.state.originals.others(agent, self.original.object());
         let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
         let own = self.original.object().and_then(|object| object.module.as_ref());
@@ -228,7 +225,7 @@ impl Search<'_> {
     /// A clone in a code object of the application's.
     fn clone_of_application(&mut self, interface: &Interface, clone: &Original) -> Result<RunnableClone, String> {
         let (api, agent) = (self.interceptor.api(), self.original.symbol.agent);
-        let target = self.state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
+        let target = self.state.target_of(api, agent);
         let name = name_of(&clone.symbol);
         let (its, hash) = clone.interface().map_err(|why| format!("{name}: {why}"))?;
         let beside = clone.is_beside(self.original);

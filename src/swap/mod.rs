@@ -11,6 +11,7 @@
 mod alternative;
 mod clones;
 mod error;
+mod filters;
 mod libraries;
 mod notices;
 mod originals;
@@ -20,7 +21,7 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use amdgpu_code_object::Target;
@@ -31,7 +32,7 @@ use logdur_intercept::address_map::AddressMap;
 use logdur_intercept::kernarg_ring::{self, KernargRing};
 use logdur_intercept::ports::{ChangeDispatch, Changed};
 use logdur_journal::Kernel;
-use logdur_journal::names::{demangle, is_named};
+use logdur_journal::names::demangle;
 use logdur_kernel_cache::twins::{Loaded, Twins, Wanted};
 use logdur_kernel_cache::{
     Cache, Choice, Decision, Hash, Interface, Kernarg, Module, Modules, Pick, Swap, Trust, index_folder,
@@ -40,17 +41,16 @@ use logdur_settings as settings;
 use logdur_settings::{CacheMode, TRUST_ALL};
 use logdur_system::lock;
 use logdur_system::signals::Quiet;
-use logdur_system::text::one_line;
 use logdur_system::trust;
-use regex::Regex;
 
 use crate::code::{LoadedCode, Object, Objects, name_of, registers};
 use crate::instrument::Instrument;
 use crate::kernels::Kernels;
-use crate::ports::{FollowCode, OwnVariables};
+use crate::ports::{FollowCode, OwnVariables, Switch};
 
 use alternative::{Alternative, Bound};
 use error::NotReplaced;
+use filters::Filters;
 use libraries::LibraryFilter;
 use notices::{listed, say, variables_told};
 use originals::{Original, Originals};
@@ -63,11 +63,12 @@ pub(crate) struct Swapper {
     /// Learns of what is loaded, when dispatches are captured.
     follows: OnceLock<&'static dyn FollowCode>,
     roots: Vec<PathBuf>,
-    filter: Option<Regex>,
+    filters: Filters,
     pick: Option<Pick>,
     /// Which of different kernels of one name are replaced, if the user has said that.
     wanted: Option<Wanted>,
     mode: CacheMode,
+    is_on: AtomicBool,
     state: Mutex<State>,
     /// Address of a kernel's descriptor to that of its [`Replacement`].
     replacements: AddressMap,
@@ -101,12 +102,20 @@ struct State {
     made: HashMap<(u64, u64), Vec<&'static Replacement>>,
 }
 
+impl State {
+    /// What code for an agent has to be for.
+    fn target_of(&mut self, api: &Api, agent: u64) -> Option<Target> {
+        let of_agent = || api.isa_names(agent).ok()?.iter().find_map(|name| Target::parse(name).ok());
+        self.targets.entry(agent).or_insert_with(of_agent).clone()
+    }
+}
+
 /// What was asked about the application's kernels.
 #[derive(Default)]
 struct Asked {
     /// The cache has had a kernel of the name of one.
     had_another: bool,
-    /// The filter has matched one of those.
+    /// The filters want one of those.
     was_named: bool,
     /// Kernels that stay as they are, by name and code object, and why.
     refused: BTreeMap<(String, String), String>,
@@ -135,13 +144,22 @@ enum Outcome {
 }
 
 impl ChangeDispatch for Swapper {
-    fn change(&self, packet: &Packet, queue: u64) -> Option<Changed> {
+    fn change(&self, packet: &Packet, queue: u64, recorded: bool) -> Option<Changed> {
         let replacement = self.current(packet.kernel_object())?;
-        // A queue that is only being created has no address yet.
-        if queue == 0 {
+        if replacement.probe.is_none() && !self.is_on.load(Ordering::Relaxed) {
+            return None;
+        }
+        // A queue that is only being created has no address yet. A clone without a record would have no buffers for its messages.
+        if queue == 0 || (!recorded && replacement.probe.is_some()) {
             return None;
         }
         replacement.swap(packet, queue)
+    }
+}
+
+impl Switch for Swapper {
+    fn turn(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
     }
 }
 
@@ -181,18 +199,9 @@ impl Swapper {
             }
         }
         let roots: Vec<PathBuf> = roots.into_iter().chain(libraries.include.iter().cloned()).collect();
-        let filter = match settings.filter.as_deref().map(Regex::new).transpose() {
-            Ok(filter) => filter,
-            Err(error) => {
-                // Only some kernels were to be swapped, not all.
-                let (name, error) = (settings::Interceptor::filter, one_line(&error.to_string()));
-                return (
-                    None,
-                    vec![format!(
-                        "{name}: expected a regular expression, no kernel is swapped or instrumented: {error}"
-                    )],
-                );
-            }
+        let filters = match Filters::new(settings) {
+            Ok(filters) => filters,
+            Err(refusal) => return (None, vec![refusal]),
         };
         let pick = settings.kernel_cache_pick.as_deref().map(str::parse).transpose().unwrap_or_else(|error| {
             said.push(format!("{}: {error}; it is ignored", settings::Interceptor::kernel_cache_pick));
@@ -233,10 +242,11 @@ impl Swapper {
             code,
             follows: OnceLock::new(),
             roots,
-            filter,
+            filters,
             pick,
             wanted,
             mode,
+            is_on: AtomicBool::new(true),
             state: Mutex::new(state),
             replacements: AddressMap::new(),
             compared: RwLock::default(),
@@ -401,12 +411,16 @@ impl Swapper {
     }
 
     /// What is known of a kernel for which there is another one, if the user wants that it is replaced.
-    fn wanted(&self, state: &mut State, original: &Original) -> Result<(Interface, Hash), Outcome> {
+    fn wanted(&self, api: &Api, state: &mut State, original: &Original) -> Result<(Interface, Hash), Outcome> {
         state.asked.had_another = true;
-        if self.filter.as_ref().is_some_and(|filter| !is_named(name_of(&original.symbol), filter)) {
+        if !self.filters.want(name_of(&original.symbol)) {
             return Err(Outcome::Nothing);
         }
         state.asked.was_named = true;
+        if let Some(target) = state.target_of(api, original.symbol.agent).filter(Target::has_metadata_ring) {
+            let reason = "has a second record of each packet's kernel, which no other kernel would agree with";
+            return Err(Outcome::Stays(format!("{target} {reason}")));
+        }
         original.interface().map_err(|reason| Outcome::Stays(reason.to_string()))
     }
 
@@ -418,12 +432,12 @@ impl Swapper {
         if !state.cache.has(name) {
             return Outcome::Nothing;
         }
-        let (interface, hash) = match self.wanted(state, original) {
+        let (interface, hash) = match self.wanted(interceptor.api(), state, original) {
             Ok(known) => known,
             Err(outcome) => return outcome,
         };
         let (api, agent) = (interceptor.api(), original.symbol.agent);
-        let target = state.targets.entry(agent).or_insert_with(|| target_of(api, agent)).clone();
+        let target = state.target_of(api, agent);
         let others = state.originals.others(agent, original.object());
         let other_modules: Vec<&Module> = others.iter().filter_map(|object| object.module.as_ref()).collect();
         let own = original.object().and_then(|object| object.module.as_ref());
@@ -555,9 +569,4 @@ fn ring_for(
     };
     rings.insert((agent, bytes), ring);
     Ok(Some(ring))
-}
-
-fn target_of(api: &Api, agent: u64) -> Option<Target> {
-    let names = api.isa_names(agent).ok()?;
-    names.iter().find_map(|name| Target::parse(name).ok())
 }

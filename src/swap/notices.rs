@@ -54,11 +54,8 @@ impl DescribeSwaps for Swapper {
         let Asked { had_another, was_named, refused } = &state.asked;
         if !had_another {
             lines.push(format!("{name}: it has none of the kernels that the application has loaded"));
-        } else if let Some(filter) = self.filter.as_ref().filter(|_| !was_named) {
-            lines.push(format!(
-                "{}: none of the kernels that could be swapped has a name like {filter}",
-                settings::Interceptor::filter
-            ));
+        } else if !was_named {
+            lines.extend(self.filters.none_of("could be swapped"));
         }
         let listed = |all: Vec<String>| {
             let more = all.len().saturating_sub(SHOWN);

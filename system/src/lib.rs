@@ -1,5 +1,6 @@
 //! What several packages need of the system that they run on: files and pipes, signals, locks, and texts that others made.
 
+pub mod group;
 mod lock;
 pub mod marks;
 pub mod output;

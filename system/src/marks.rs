@@ -41,15 +41,22 @@ pub fn has_marks(path: &Path) -> bool {
 
 /// The path that this process makes of a path: `%p` is its id, `%r` its rank, `%h` the name of the host.
 pub fn replaced(path: &Path, rank: u32) -> PathBuf {
+    let [process, rank] = [std::process::id(), rank].map(|number| OsString::from(number.to_string()));
+    replaced_by(path, [&process, &rank, &host()])
+}
+
+/// The path that a process makes of a path whose id, rank and host are these texts.
+pub fn replaced_by(path: &Path, [process, rank, host]: [&OsStr; 3]) -> PathBuf {
     let (mut text, mut rest) = (Vec::new(), path.as_os_str().as_bytes());
     while let Some((byte, behind)) = rest.split_first() {
         match Mark::first(rest) {
             Some((mark, behind)) => {
-                match mark {
-                    Mark::Process => text.extend_from_slice(std::process::id().to_string().as_bytes()),
-                    Mark::Rank => text.extend_from_slice(rank.to_string().as_bytes()),
-                    Mark::Host => text.extend_from_slice(host().as_bytes()),
-                }
+                let value = match mark {
+                    Mark::Process => process,
+                    Mark::Rank => rank,
+                    Mark::Host => host,
+                };
+                text.extend_from_slice(value.as_bytes());
                 rest = behind;
             }
             None => {

@@ -54,6 +54,15 @@ impl SignalSet {
         unsafe { libc::sigismember(&self.0, signal) == 1 }
     }
 
+    /// Waits so long for a blocked signal of the set, and takes it; `None` if none has come.
+    pub fn wait_for(&self, time: std::time::Duration) -> Option<i32> {
+        let seconds = time.as_secs().try_into().unwrap_or(libc::time_t::MAX);
+        let time = libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
+        // SAFETY: the set and the time are read during the call; nothing is written.
+        let signal = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &time) };
+        (signal > 0).then_some(signal)
+    }
+
     /// Takes the signals of the set that have come and are blocked.
     pub fn take_pending(&self) {
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

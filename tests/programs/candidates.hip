@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(BOUNDS) increment(unsigned* words) 
 #elif WAY == 4  // writes one word more, right behind the others
     if (index == 255) words[256] += 1;
 #elif WAY == 7  // an instruction that no compiler emits
-    asm volatile("ds_nop");
+    asm volatile("s_setkill 0");
 #elif WAY == 6
 #error "a kernel that does not compile"
 #elif WAY == 5  // takes its time

@@ -1,7 +1,7 @@
-// Closes every descriptor of a log, of diagnostics, of a capture and of what watches a cache, and opens files of its own in
+// Closes every descriptor of a log, of diagnostics, of a capture, of what watches a cache and of sockets, and opens files of its own in
 // their place, as in every other free one.
-//   descriptors N FOLDER
-// Dispatches N times before and after. Each of its own files has the line "mine", unless somebody else writes to it.
+//   descriptors N FOLDER [COMMAND]
+// Dispatches N times before and after. In between, runs the command with the number of this process behind it. Each of its own files has the line "mine", unless somebody else writes to it.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -19,6 +19,7 @@ static int is_of_library(int fd) {
     if (length <= 0) return 0;
     path[length] = 0;
     if (strstr(path, "kfdemu")) return 0;
+    if (!strncmp(path, "socket:", 7)) return 1;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; ++i) {
         const size_t ending = strlen(endings[i]);
         if ((size_t)length > ending && !strcmp(path + length - ending, endings[i])) return 1;
@@ -27,7 +28,7 @@ static int is_of_library(int fd) {
 }
 
 int main(int argc, char** argv) {
-    EXPECT(argc == 3, "usage: descriptors N FOLDER");
+    EXPECT(argc == 3 || argc == 4, "usage: descriptors N FOLDER [COMMAND]");
     const int count = atoi(argv[1]);
     start();
     load();
@@ -50,6 +51,11 @@ int main(int argc, char** argv) {
         EXPECT(write(own, "mine\n", 5) == 5, "%s cannot be written", path);
     }
     EXPECT(opened > 900, "only %d files could be opened", opened);
+    if (argc == 4) {
+        char command[4096];
+        snprintf(command, sizeof command, "%s %d", argv[3], (int)getpid());
+        EXPECT(system(command) == 0, "%s failed", command);
+    }
     for (int i = 0; i < count; ++i) dispatch(queue, increment, 1, kernarg, NO_SIGNAL);
     drain(queue);
     EXPECT(words[0] == 2u * count, "%u instead of %d", words[0], 2 * count);

@@ -1,6 +1,7 @@
 // Another tool, below: it puts a longer table of extensions in the place of the runtime's, as later runtimes have it, and gives
 // programs its functions. Queues and copies come from the runtime's own functions, past the tools that came after it.
 #include <hsa/amd_hsa_queue.h>
+#include <hsa/amd_hsa_signal.h>
 #include <hsa/hsa_api_trace.h>
 
 #include <algorithm>
@@ -18,7 +19,7 @@ decltype(AmdExtTable::hsa_amd_memory_async_copy_fn) copy_one;
 AmdExtTable amd;
 
 // The runtime's entries, and those up to step 0x12.
-constexpr size_t SIZE = 744, ACQUIRE = 624, RELEASE = 632, BATCH_COPY = 640, QUEUE_CREATE = 704;
+constexpr size_t SIZE = 744, ACQUIRE = 624, RELEASE = 632, BATCH_COPY = 640, EVENT_ID = 664, QUEUE_CREATE = 704;
 alignas(8) char table[SIZE < sizeof(AmdExtTable) ? sizeof(AmdExtTable) : SIZE];
 auto* const later = reinterpret_cast<AmdExtTable*>(table);
 
@@ -65,6 +66,11 @@ hsa_status_t queue_create(hsa_agent_t agent, queue_description* descriptions, ui
     return first;
 }
 
+hsa_status_t event_id(hsa_signal_t signal, uint32_t* event) {
+    *event = reinterpret_cast<const amd_signal_t*>(signal.handle)->event_id;
+    return HSA_STATUS_SUCCESS;
+}
+
 template <class F>
 F at(size_t offset) {
     F function;
@@ -107,6 +113,10 @@ VISIBLE hsa_status_t hsa_amd_queue_create(hsa_agent_t agent, queue_description* 
     return at<decltype(&queue_create)>(QUEUE_CREATE)(agent, descriptions, count);
 }
 
+VISIBLE hsa_status_t hsa_amd_signal_get_event_id(hsa_signal_t signal, uint32_t* event) {
+    return at<decltype(&event_id)>(EVENT_ID)(signal, event);
+}
+
 VISIBLE hsa_status_t later_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void** memory) {
     return later->hsa_amd_memory_pool_allocate_fn(pool, size, flags, memory);
 }
@@ -124,6 +134,7 @@ VISIBLE bool OnLoad(HsaApiTable* root, uint64_t, uint64_t, const char* const*) {
     set(ACQUIRE, &acquire);
     set(RELEASE, &release);
     set(BATCH_COPY, &batch_copy);
+    set(EVENT_ID, &event_id);
     set(QUEUE_CREATE, &queue_create);
     root->amd_ext_ = later;
     return true;

@@ -21,11 +21,11 @@ pub struct Generation {
     /// True when the suite's packages still change: another version is no error, and neither is a day without one.
     pub moving: bool,
     /// What `cargo xtask ci` runs on it.
-    pub part: Part,
+    pub part: StoryChoice,
 }
 
 /// A part of the end-to-end tests.
-pub enum Part {
+pub enum StoryChoice {
     /// None: it is the ROCm of the machine that this is developed on, where all tests are run.
     Machine,
     /// All but those of the tools.
@@ -36,10 +36,10 @@ pub enum Part {
 
 /// Every ROCm, the oldest first.
 pub const GENERATIONS: &[Generation] = &[
-    Generation { version: "5.2.3", suite: "bookworm", moving: false, part: Part::Machine },
-    Generation { version: "6.1.2", suite: "trixie", moving: false, part: Part::OfTheRocm },
-    Generation { version: "6.4.3", suite: "sid", moving: true, part: Part::Names(OF_THE_RUNTIME) },
-    Generation { version: "7.2.4", suite: "experimental", moving: true, part: Part::Names(OF_THE_RUNTIME) },
+    Generation { version: "5.2.3", suite: "bookworm", moving: false, part: StoryChoice::Machine },
+    Generation { version: "6.1.2", suite: "trixie", moving: false, part: StoryChoice::OfTheRocm },
+    Generation { version: "6.4.3", suite: "sid", moving: true, part: StoryChoice::Names(OF_THE_RUNTIME) },
+    Generation { version: "7.2.4", suite: "experimental", moving: true, part: StoryChoice::Names(OF_THE_RUNTIME) },
 ];
 
 /// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; and those of ROCTx, which

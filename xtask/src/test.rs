@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::dist::{self, wheel};
-use crate::rocm::{self, Generation, Part, Unpacked};
+use crate::rocm::{self, Generation, StoryChoice, Unpacked};
 use crate::setup::Rocm;
 use crate::{fuzz, instrument, sanitize, setup, shell, vectors};
 
@@ -16,6 +16,9 @@ const USAGE: &str = "test takes --device real|emulated, --full, --rocm VERSION|a
 
 /// How many tests run at once, as Rust's test harness has it.
 const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Which processors tests run on that run on several.
+const ARCHS: &str = "LOGDUR_TEST_ARCHS";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -26,6 +29,8 @@ struct Options {
     rocm: Option<Vec<&'static Generation>>,
     /// Parts of the names of the end-to-end tests to run; none means all.
     names: Vec<String>,
+    /// Tests that run on several processors run on one.
+    one_processor: bool,
 }
 
 impl Options {
@@ -64,6 +69,9 @@ impl Options {
         }
         if let Some(device) = &self.device {
             command.env("LOGDUR_TEST_DEVICE", device);
+        }
+        if self.one_processor && std::env::var_os(ARCHS).is_none() {
+            command.env(ARCHS, "gfx90a");
         }
         if std::env::var_os(THREADS).is_none() {
             // End-to-end tests wait for processes and watchdogs half of their time.
@@ -113,9 +121,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let mut all = options.cargo_test(&["--workspace"], rocm.root.as_deref(), &rocm.hipcc)?;
         shell::run(all.arg("--").args(skipped(|_| true)))?;
         models()?;
-        one_more_processor()?;
         wheel::test(&rocm.hipcc, options.device.as_deref())?;
         if options.full {
+            one_more_processor()?;
             pseudocode()?;
             sanitize::run(&["--full".to_owned()])?;
             fuzz::run(&["--seconds".to_owned(), fuzz::FULL_SECONDS.to_string()])?;
@@ -228,29 +236,32 @@ const OF_THE_TOOLS: &[&str] = &[
     "emulator::openmp::",
     "emulator::oracles::",
     "emulator::triton::",
+    "log::attach::",
     "log::columns::",
     "log::crash::",
     "log::load::",
     "log::output::",
     "log::ranks::",
     "log::unwritable::",
+    "log::when::",
     "replay::",
 ];
 
-/// What a change has to pass on the ROCms that are not the machine's own: see [`Part`].
+/// What a change has to pass on the ROCms that are not the machine's own: see [`StoryChoice`].
 ///
 /// # Errors
 /// When a test fails, or when one cannot be fetched whose packages no longer change.
 pub(crate) fn generations() -> Result<()> {
-    let options = Options::default();
+    // The other processors were tested on the machine's own ROCm.
+    let options = Options { one_processor: true, ..Options::default() };
     setup::for_tests()?;
     dist::for_this_machine()?;
     for generation in rocm::GENERATIONS {
         let names: Vec<&str> = match generation.part {
             // The tests before these were run on it.
-            Part::Machine => continue,
-            Part::OfTheRocm => OF_THE_TOOLS.iter().flat_map(|name| ["--skip", name]).collect(),
-            Part::Names(names) => names.to_vec(),
+            StoryChoice::Machine => continue,
+            StoryChoice::OfTheRocm => OF_THE_TOOLS.iter().flat_map(|name| ["--skip", name]).collect(),
+            StoryChoice::Names(names) => names.to_vec(),
         };
         let Generation { version, suite, .. } = generation;
         let start = Instant::now();
@@ -280,8 +291,8 @@ mod tests {
     #[test]
     fn stories_that_are_chosen_or_left_out_by_their_module_are_there() {
         let parts = rocm::GENERATIONS.iter().filter_map(|generation| match generation.part {
-            Part::Names(names) => Some(names),
-            Part::Machine | Part::OfTheRocm => None,
+            StoryChoice::Names(names) => Some(names),
+            StoryChoice::Machine | StoryChoice::OfTheRocm => None,
         });
         let optional = OPTIONAL.iter().map(|optional| optional.names);
         let all = parts.flatten().chain(OF_THE_TOOLS).copied().chain(optional);

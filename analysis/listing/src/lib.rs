@@ -16,7 +16,7 @@ pub use error::{ListingError, Result};
 pub use find::{Chosen, Wanted, choose};
 pub use frames::Frame;
 pub use missing::{Missing, by_descriptor, goes_by_address, missing, narrowest_store, reaches};
-pub use source::{Place, Sources, source_lines};
+pub use source::{SourcePlace, Sources, source_lines};
 
 use amdgpu_code_object::{CodeObject, Function, Image, Target, Unreadable};
 use amdgpu_isa::Decoder;
@@ -80,7 +80,7 @@ pub struct Line<'l> {
     /// Where it jumps to.
     pub jump: Option<Jump>,
     /// Where it comes from, where the code object says that.
-    pub source: Option<Place<'l>>,
+    pub source: Option<SourcePlace<'l>>,
 }
 
 /// Where a jump leads to.

@@ -10,14 +10,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use amdgpu_code_object::{Image, Unreadable};
-use gimli::{AttributeValue, ColumnType, DwarfSections, EndianSlice, LineRow, LittleEndian, SectionId, Unit};
+use gimli::{AttributeValue, ColumnType, DwarfSections, EndianSlice, LittleEndian, SectionId, Unit};
 
 /// Larger files are not source.
 const MAX_SOURCE: u64 = 64 << 20;
 
 /// Where an instruction comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'l> {
+pub struct SourcePlace<'l> {
     /// The source file, as the compiler knew it.
     pub file: &'l str,
     /// The line, from 1 on.
@@ -76,7 +76,7 @@ impl Sources {
     }
 
     /// Where the instruction at an address comes from.
-    pub fn at(&self, address: u64) -> Option<Place<'_>> {
+    pub fn at(&self, address: u64) -> Option<SourcePlace<'_>> {
         self.lines.at(address)
     }
 
@@ -98,13 +98,13 @@ impl Lines {
     }
 
     /// Where the instruction at an address comes from.
-    pub(super) fn at(&self, address: u64) -> Option<Place<'_>> {
+    pub(super) fn at(&self, address: u64) -> Option<SourcePlace<'_>> {
         let before = self.rows.get(..self.rows.partition_point(|row| row.start <= address))?;
         let row = before.last().filter(|row| address < row.end && row.line != 0)?;
         let file = self.files.get(row.file)?;
         let lines = file.lines.get_or_init(|| source_lines(&file.path).unwrap_or_default());
         let text = usize::try_from(row.line - 1).ok().and_then(|at| lines.get(at)).map(String::as_str);
-        Some(Place { file: &file.path, line: row.line, column: row.column, text })
+        Some(SourcePlace { file: &file.path, line: row.line, column: row.column, text })
     }
 
     fn read(&mut self, image: &Image<'_>, wanted: impl Fn(u64) -> bool) -> Result<(), Unknown> {
@@ -142,10 +142,8 @@ impl Lines {
             let file = match files.get(&row.file_index()) {
                 Some(file) => *file,
                 None => {
-                    let path = path(dwarf, unit, header, row)?;
-                    self.files.push(File { path, lines: OnceCell::new() });
-                    files.insert(row.file_index(), self.files.len() - 1);
-                    self.files.len() - 1
+                    files.insert(row.file_index(), self.files.len());
+                    self.add(path(dwarf, unit, header, row.file(header))?)
                 }
             };
             let column = match row.column() {
@@ -155,22 +153,39 @@ impl Lines {
             let line = row.line().map_or(0, u64::from);
             last = Some(Row { start: row.address(), end: 0, file, line, column });
         }
+        // A file whose instructions were all optimised away has a name, too.
+        let header = rows.header();
+        let first = u64::from(header.version() < 5);
+        for index in (first..).take(header.file_names().len()) {
+            // No instruction needs it: where its name is damaged, the rest is read all the same.
+            if !files.contains_key(&index)
+                && let Ok(path) = path(dwarf, unit, header, header.file(index))
+            {
+                self.add(path);
+            }
+        }
         Ok(())
+    }
+
+    /// Enters a file; its number.
+    fn add(&mut self, path: String) -> usize {
+        self.files.push(File { path, lines: OnceCell::new() });
+        self.files.len() - 1
     }
 }
 
-/// The path of a row's file, from the folder on that the compiler ran in.
+/// The path of a file of a line table, from the folder on that the compiler ran in.
 fn path(
     dwarf: &gimli::Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,
     header: &gimli::LineProgramHeader<Slice<'_>>,
-    row: &LineRow,
+    file: Option<&gimli::FileEntry<Slice<'_>>>,
 ) -> Result<String, Unknown> {
     let text = |value: AttributeValue<Slice<'_>>| -> Result<String, Unknown> {
         Ok(dwarf.attr_string(unit, value)?.to_string_lossy().into_owned())
     };
     let mut path = unit.comp_dir.map(|folder| PathBuf::from(&*folder.to_string_lossy())).unwrap_or_default();
-    if let Some(file) = row.file(header) {
+    if let Some(file) = file {
         if let Some(folder) = file.directory(header) {
             path.push(text(folder)?);
         }

@@ -72,12 +72,12 @@ fn code_that_ends_with_a_call_lacks_no_instruction() {
 #[test]
 fn functions_count_for_the_kernels_that_call() {
     let source = r#"
-        __attribute__((noinline)) int called(int n) { __asm__ volatile("ds_nop"); return n * n; }
+        __attribute__((noinline)) int called(int n) { __asm__ volatile("s_setkill 0"); return n * n; }
         kernel void calls(global int* out) { out[0] = called(out[1]); }
         kernel void alone(global int* out) { out[0] = 1; }
     "#;
     let code = compile("gfx90a", source);
-    assert_eq!(names(&code, Arch::Gfx90a, "calls"), ["ds_nop"]);
+    assert_eq!(names(&code, Arch::Gfx90a, "calls"), ["s_setkill"]);
     assert_eq!(names(&code, Arch::Gfx90a, "alone"), [""; 0]);
 }
 

@@ -7,6 +7,7 @@ pub mod banks;
 pub mod blocks;
 pub mod forms;
 pub mod hazards;
+pub mod issue;
 pub mod lines;
 pub mod liveness;
 pub mod occupancy;

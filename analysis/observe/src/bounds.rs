@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use amdgpu_emu::isa::access::{Does, Part, Parts, Space};
+use amdgpu_emu::isa::access::{Does, LaneAccess, Parts, Space};
 use amdgpu_emu::isa::atomic::AtomicOp;
 use amdgpu_emu::isa::op::Access;
 use amdgpu_emu::observer::{Group, SCRATCH_WINDOW, Step};
@@ -94,7 +94,7 @@ impl Bounds {
     fn access(
         &self,
         step: &Step<'_>,
-        part: &Part,
+        part: &LaneAccess,
         place: &Position,
         partly: &mut Vec<Partly>,
         findings: &mut Findings,
@@ -158,7 +158,7 @@ impl Bounds {
 
     /// True when all lanes access LDS of the workgroup, or the same memory that they may access.
     #[inline]
-    fn is_inside(&self, part: &Part) -> bool {
+    fn is_inside(&self, part: &LaneAccess) -> bool {
         if part.step != 4 && part.bytes > 4 {
             return false;
         }

@@ -1,6 +1,6 @@
 //! Bank conflicts of each LDS instruction.
 
-use amdgpu_emu::isa::access::{Does, Part, Space};
+use amdgpu_emu::isa::access::{Does, LaneAccess, Space};
 use amdgpu_emu::observer::Step;
 use logdur_analysis::banks::{Direction, conflicts};
 
@@ -51,7 +51,7 @@ impl LdsConflicts {
     }
 
     #[inline]
-    pub(crate) fn access(&mut self, step: &Step<'_>, part: &Part) {
+    pub(crate) fn access(&mut self, step: &Step<'_>, part: &LaneAccess) {
         if part.space != Space::Lds {
             return;
         }

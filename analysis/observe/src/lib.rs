@@ -15,6 +15,7 @@ mod allowed;
 mod barrier;
 mod bounds;
 mod by_pc;
+pub mod counters;
 pub mod counts;
 pub mod finding;
 mod forms;

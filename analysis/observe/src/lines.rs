@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use amdgpu_emu::isa::access::{Does, Part, Space};
+use amdgpu_emu::isa::access::{Does, LaneAccess, Space};
 use amdgpu_emu::isa::op::Family;
 use amdgpu_emu::observer::{SCRATCH_WINDOW, Step};
 use logdur_analysis::lines::Bytes;
@@ -75,7 +75,7 @@ impl MemoryLines {
 
     /// An access of a wave of workgroup `group`.
     #[inline]
-    pub(crate) fn access(&mut self, step: &Step<'_>, group: u64, part: &Part) {
+    pub(crate) fn access(&mut self, step: &Step<'_>, group: u64, part: &LaneAccess) {
         if part.space != Space::Memory {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use amdgpu_emu::isa::access::{Part, Space};
+use amdgpu_emu::isa::access::{LaneAccess, Space};
 use amdgpu_emu::observer::SCRATCH_WINDOW;
 use logdur_analysis::forms::heatmap::Heatmap;
 
@@ -24,7 +24,7 @@ impl Pages {
 
     /// An access of a wave.
     #[inline]
-    pub(crate) fn access(&mut self, part: &Part) {
+    pub(crate) fn access(&mut self, part: &LaneAccess) {
         if part.space != Space::Memory {
             return;
         }

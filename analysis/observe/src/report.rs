@@ -9,6 +9,7 @@ pub use amdgpu_listing::Frame;
 use amdgpu_listing::{Arch, Listing, ListingError, Which};
 use logdur_analysis::blocks::{self, Block, Executed};
 use logdur_analysis::forms::heatmap::Heatmap;
+use logdur_analysis::issue::Issue;
 use logdur_analysis::occupancy::Occupancy;
 use logdur_analysis::operations::{Accessed, Group, Type};
 use logdur_analysis::roofline::{Peaks, Point, peaks};
@@ -58,6 +59,8 @@ pub struct Instruction {
     pub frames: Vec<Frame>,
     /// What it is for.
     pub group: Group,
+    /// Which unit gets it.
+    pub issue: Issue,
     /// What it accesses.
     pub accessed: Option<Accessed>,
     /// How often it was executed.
@@ -153,6 +156,8 @@ pub struct Report {
     pub processor: String,
     /// Workgroups that were observed, and all.
     pub workgroups: (u64, u64),
+    /// Waves of these workgroups, by their work-items.
+    pub waves: BTreeMap<u32, u64>,
     /// The instructions of functions of which some were executed.
     pub instructions: Vec<Instruction>,
     /// Source lines of executed instructions.
@@ -261,6 +266,7 @@ impl Gathered {
                         text: source.text.map(|text| text.trim_end().to_owned()),
                     }),
                     group: Group::of(&inst),
+                    issue: Issue::of(&inst),
                     accessed: Accessed::of(&inst),
                     flops: inst.op.arithmetic.total(count.executions, count.lanes),
                     count,
@@ -309,6 +315,7 @@ impl Report {
         Ok(Report {
             processor: listing.arch.name().to_owned(),
             workgroups: (seen.workgroups, seen.total),
+            waves: seen.waves.clone(),
             lines: by_line(&instructions),
             blocks: blocks::blocks(&executed),
             roofline: roofline(listing.arch, &instructions, totals.footprint),

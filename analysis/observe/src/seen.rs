@@ -28,6 +28,8 @@ pub struct Seen {
     pub workgroups: u64,
     /// Workgroups of the dispatch.
     pub total: u64,
+    /// Waves that were observed, by their work-items.
+    pub waves: BTreeMap<u32, u64>,
     /// What its waves and workgroups take.
     pub resources: Option<Resources>,
     /// Counts by the address of the instruction.

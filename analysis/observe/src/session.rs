@@ -1,6 +1,7 @@
 //! One dispatch being observed: which observers look at it, and what they saw together.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +38,7 @@ pub enum Sample {
     /// So many, evenly spread.
     Count(u64),
     /// So large a part of them, evenly spread: between 0 and 1.
-    Part(f64),
+    LaneAccess(f64),
 }
 
 impl Sample {
@@ -46,7 +47,7 @@ impl Sample {
         let wanted = match self {
             Sample::All => return true,
             Sample::Count(count) => count,
-            Sample::Part(part) => (part * total as f64).ceil() as u64,
+            Sample::LaneAccess(part) => (part * total as f64).ceil() as u64,
         };
         let (n, total, wanted) = (u128::from(n), u128::from(total.max(1)), u128::from(wanted.clamp(1, total.max(1))));
         // The multiples of `total / wanted` lie in so many of the intervals from `n` to `n + 1`.
@@ -120,6 +121,7 @@ impl Observe for Session {
             touches: ByPc::default(),
             findings: Findings::default(),
             workgroups: 0,
+            waves: BTreeMap::new(),
         })
     }
 
@@ -165,11 +167,14 @@ struct Worker {
     touches: ByPc<Option<Box<Touch>>>,
     findings: Findings,
     workgroups: u64,
+    /// By the work-items of a wave.
+    waves: BTreeMap<u32, u64>,
 }
 
 impl Worker {
     fn into_seen(self, seen: &mut Seen) {
         seen.workgroups += self.workgroups;
+        self.waves.into_iter().for_each(|(items, waves)| *seen.waves.entry(items).or_default() += waves);
         self.counts.into_iter().for_each(|counts| seen.add_counts(counts));
         self.lines.into_iter().for_each(|lines| seen.add_lines(lines));
         self.pages.into_iter().for_each(|pages| seen.add_pages(pages));
@@ -210,6 +215,9 @@ impl Observer for Worker {
             return None;
         }
         self.workgroups += 1;
+        for wave in &group.waves {
+            *self.waves.entry(wave.exec().count_ones()).or_default() += 1;
+        }
         let follows = self.checks.as_ref().is_some_and(Checkers::look_at_operations);
         Some(Box::new(Observed {
             place: Position { group: group.number, workgroup: group.at, wave: 0, lane: None },
@@ -285,7 +293,7 @@ mod tests {
         assert_eq!(chosen(Sample::All, 3), [0, 1, 2]);
         assert_eq!(chosen(Sample::Count(2), 10), [0, 5]);
         assert_eq!(chosen(Sample::Count(20), 3), [0, 1, 2]);
-        assert_eq!(chosen(Sample::Part(0.3), 10), [0, 3, 6]);
+        assert_eq!(chosen(Sample::LaneAccess(0.3), 10), [0, 3, 6]);
         for total in [1u64, 7, 100, 1021] {
             for count in 1..=total {
                 assert_eq!(chosen(Sample::Count(count), total).len() as u64, count);

@@ -13,6 +13,8 @@ use amdgpu_emu::observer::{Group, Notes, Observe, Observer, SCRATCH_WINDOW, Step
 use logdur_captured::regions::PAGE;
 use logdur_system::lock;
 
+use crate::placed::Placed;
+
 /// Bytes that a word of bits stands for.
 const BITS: u64 = 64;
 /// Words of bits of a page.
@@ -43,22 +45,25 @@ fn has(bits: &Bits, at: u64) -> bool {
 
 impl Accesses {
     /// For each byte from an address on, whether it was stored.
-    pub(crate) fn stored(&self, range: Range<u64>) -> Vec<bool> {
-        range.map(|at| self.0.get(&(at / PAGE * PAGE)).is_some_and(|page| has(&page.stored, at))).collect()
+    pub(crate) fn stored(&self, range: Range<Placed>) -> Vec<bool> {
+        (range.start.0..range.end.0)
+            .map(|at| self.0.get(&(at / PAGE * PAGE)).is_some_and(|page| has(&page.stored, at)))
+            .collect()
     }
 
     /// The address of the instruction that stored to the dword at an address last, where that was recorded.
-    pub(crate) fn instruction(&self, at: u64) -> Option<u64> {
+    pub(crate) fn instruction(&self, Placed(at): Placed) -> Option<Placed> {
         let page = self.0.get(&(at / PAGE * PAGE))?;
-        page.instructions.get((at % PAGE / 4) as usize).copied().filter(|pc| *pc != 0)
+        page.instructions.get((at % PAGE / 4) as usize).copied().filter(|pc| *pc != 0).map(Placed)
     }
 
     /// The bytes of a range that were stored and not read before, in pieces by address.
-    pub(crate) fn overwritten(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let mut all: Vec<Range<u64>> = Vec::new();
+    pub(crate) fn overwritten(&self, range: Range<Placed>) -> Vec<Range<Placed>> {
+        let range = range.start.0..range.end.0;
+        let mut all: Vec<Range<Placed>> = Vec::new();
         let mut add = |start: u64, end: u64| match all.last_mut() {
-            Some(last) if last.end == start => last.end = end,
-            _ => all.push(start..end),
+            Some(last) if last.end.0 == start => last.end = Placed(end),
+            _ => all.push(Placed(start)..Placed(end)),
         };
         for (page, Page { stored, read, .. }) in self.0.range(range.start / PAGE * PAGE..range.end) {
             for (word, (stored, read)) in (0..).zip(stored.iter().zip(read)) {
@@ -250,6 +255,10 @@ impl Observer for Worker {
 mod tests {
     use super::*;
 
+    fn placed(range: Range<u64>) -> Range<Placed> {
+        Placed(range.start)..Placed(range.end)
+    }
+
     fn by(reads: bool, stores: bool, group: u32) -> By {
         By { reads, stores, group, pc: 0x10 * u64::from(group) }
     }
@@ -266,15 +275,16 @@ mod tests {
         worker.take(start - 4, 4, by(true, true, 1));
         let accesses = recorder.stop();
         let stored = start - 4..start + 16;
-        let found = accesses.stored(start - 5..start + 17);
+        let found = accesses.stored(placed(start - 5..start + 17));
         assert_eq!((start - 5..start + 17).map(|at| stored.contains(&at)).collect::<Vec<_>>(), found);
-        let all = start..start + 16;
-        assert_eq!(accesses.overwritten(0..2 * PAGE), std::slice::from_ref(&all));
-        for part in [start + 2..PAGE, start + 2..start + 3] {
+        let all = placed(start..start + 16);
+        assert_eq!(accesses.overwritten(placed(0..2 * PAGE)), std::slice::from_ref(&all));
+        for part in [start + 2..PAGE, start + 2..start + 3].map(placed) {
             assert_eq!(accesses.overwritten(part.clone()), std::slice::from_ref(&part));
         }
-        assert_eq!([start, start + 12, start + 16].map(|at| accesses.instruction(at)), [Some(0x10), Some(0x10), None]);
-        assert!(recorder.stop().overwritten(0..2 * PAGE).is_empty());
+        let by = [start, start + 12, start + 16].map(|at| accesses.instruction(Placed(at)));
+        assert_eq!(by, [Some(Placed(0x10)), Some(Placed(0x10)), None]);
+        assert!(recorder.stop().overwritten(placed(0..2 * PAGE)).is_empty());
     }
 
     #[test]
@@ -287,6 +297,6 @@ mod tests {
         worker.take(16, 4, by(false, true, 2));
         worker.take(16, 4, by(false, true, 3));
         worker.take(16, 2, by(true, false, 3));
-        assert_eq!(recorder.stop().overwritten(0..PAGE), [0..8, 12..16, 18..20]);
+        assert_eq!(recorder.stop().overwritten(placed(0..PAGE)), [0..8, 12..16, 18..20].map(placed));
     }
 }

@@ -165,6 +165,30 @@ pub fn bench(captured: &CapturedDispatch<'_>, options: &Options) -> Result<Repor
     })
 }
 
+/// Launches that [`counted`] makes before those that count.
+pub fn before_counted(options: &Options) -> u32 {
+    options.warm_up.saturating_add(1)
+}
+
+/// Runs one of the variants for a profiler that watches this process, which has not started the runtime yet: the launches of
+/// [`before_counted`], then [`Options::repetitions`]. Each is on restored memory. Nothing is compared.
+///
+/// # Errors
+/// As for [`replay`](crate::replay()).
+pub fn counted(captured: &CapturedDispatch<'_>, options: &Options, variant: &Variant) -> Result<()> {
+    let mut loaded = LoadedDispatch::set(captured, &options.setup)?;
+    let launch = loaded.launch(variant)?;
+    loaded.restore_all()?;
+    loaded.run(&launch)?;
+    // What another kernel changes is put back from now on, too.
+    loaded.changed()?;
+    let mut runs = Runs { loaded: &mut loaded, options, restores: &mut Vec::new() };
+    for _ in 1..before_counted(options) + options.repetitions {
+        runs.run(&launch)?;
+    }
+    Ok(())
+}
+
 /// Replays a launch on restored memory, in turns with the application's own, and judges it.
 fn verified(loaded: &mut LoadedDispatch<'_>, own: &Launch, launch: &Launch, of_own: &mut KernelRuns) -> Result<Side> {
     let plan = loaded.plan(own, launch, COMPARED);

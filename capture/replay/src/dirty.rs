@@ -36,8 +36,7 @@ fn runs(areas: &[PlacedRange], pages: &BTreeSet<u64>) -> Vec<PlacedRange> {
                 _ if start >= end => {}
                 Some(run) if start <= run.captured.end + GAP => run.captured.end = end.max(run.captured.end),
                 _ => {
-                    let placed = area.placed.wrapping_add(start - area.captured.start);
-                    runs.extend(last.replace(PlacedRange { captured: start..end, placed }));
+                    runs.extend(last.replace(PlacedRange { captured: start..end, placed: area.now(start) }));
                 }
             }
         }
@@ -143,15 +142,16 @@ impl Dirty {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placed::Placed;
 
     #[test]
     fn near_pages_of_an_area_are_one_copy_and_those_of_others_are_not() {
         let areas = [
-            PlacedRange { captured: 0x1800..0x9000, placed: 0x1800 },
-            PlacedRange { captured: 0x9000..0x20_0000, placed: 0x5_9000 },
+            PlacedRange { captured: 0x1800..0x9000, placed: Placed(0x1800) },
+            PlacedRange { captured: 0x9000..0x20_0000, placed: Placed(0x5_9000) },
         ];
         let pages = BTreeSet::from([0x1800, 0x3000, 0x8000, 0x9000, 0xf000, 0x1f_f000]);
-        let run = |start, end, placed| PlacedRange { captured: start..end, placed };
+        let run = |start, end, placed| PlacedRange { captured: start..end, placed: Placed(placed) };
         let expected = [
             run(0x1800, 0x9000, 0x1800),
             run(0x9000, 0xa000, 0x5_9000),

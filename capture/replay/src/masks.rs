@@ -13,7 +13,7 @@ use crate::accesses::Accesses;
 use crate::error::Result;
 use crate::judge::KernelRuns;
 use crate::loaded::{Launch, LoadedDispatch};
-use crate::placed::Pages;
+use crate::placed::{LoadBias, Pages, Placed};
 
 /// Replays in which unwritten data is held.
 const HELD: usize = 3;
@@ -22,14 +22,14 @@ const HELD: usize = 3;
 #[derive(Debug, Default)]
 struct Bytes {
     count: u64,
-    /// Of the instructions that stored them, by address.
-    stored: BTreeMap<u64, u64>,
+    /// Of the instructions that stored them, by address; `None` where that is not known.
+    stored: BTreeMap<Option<Placed>, u64>,
 }
 
 impl Bytes {
-    fn add(&mut self, bytes: u64, instruction: Option<u64>) {
+    fn add(&mut self, bytes: u64, instruction: Option<Placed>) {
         self.count += bytes;
-        *self.stored.entry(instruction.unwrap_or(0)).or_default() += bytes;
+        *self.stored.entry(instruction).or_default() += bytes;
     }
 }
 
@@ -49,14 +49,13 @@ pub(crate) fn explained(
         return Ok(Vec::new());
     }
     let Some((held, accesses)) = loaded.held(own, HELD)? else { return Ok(Vec::new()) };
-    let bytes = &own.other.as_ref().unwrap_or(loaded.own_code()).bytes;
-    let listing = Listing::of("the kernel's code", bytes, Which::All).ok();
-    let moved = loaded.moved();
+    let (code, bias) = loaded.code(own);
+    let listing = Listing::of("the kernel's code", &code.bytes, Which::All).ok();
     let mut lines = Vec::new();
     for report in masked {
         let [undefined, other] = causes(loaded, report, &left.runs, &held, &accesses)?;
         let name = &report.buffer.name;
-        let by = |bytes: &Bytes| stored_by(bytes, listing.as_ref(), moved);
+        let by = |bytes: &Bytes| stored_by(bytes, listing.as_ref(), bias);
         if undefined.count > 0 {
             lines.push(format!(
                 "{name}: {} masked bytes are undefined data: they differ only as registers, LDS or scratch do that nothing was written to; {}",
@@ -113,15 +112,15 @@ fn causes(
 }
 
 /// The instruction that stored the most of some bytes.
-fn stored_by(bytes: &Bytes, listing: Option<&Listing<'_>>, moved: u64) -> String {
-    let known = bytes.stored.iter().filter(|(pc, _)| **pc != 0);
-    let Some((pc, most)) = known.clone().max_by_key(|(_, bytes)| **bytes) else {
+fn stored_by(bytes: &Bytes, listing: Option<&Listing<'_>>, bias: LoadBias) -> String {
+    let known = bytes.stored.iter().filter_map(|(pc, bytes)| Some(((*pc)?, *bytes)));
+    let Some((pc, most)) = known.clone().max_by_key(|(_, bytes)| *bytes) else {
         return "no instruction stored them when unwritten data was held".to_owned();
     };
     let all = known.count();
     let most = if all == 1 { String::new() } else { format!("{all} instructions, {most} bytes of them by ") };
-    match listing.and_then(|listing| listing.instruction(pc.wrapping_sub(moved))) {
+    match listing.and_then(|listing| listing.instruction(bias.elf(pc))) {
         Some((text, place)) => format!("stored by {most}{text} at {place}"),
-        None => format!("stored by {most}the one at {pc:#x}"),
+        None => format!("stored by {most}the one at {:#x}", pc.0),
     }
 }

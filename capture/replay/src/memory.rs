@@ -10,7 +10,7 @@ use logdur_captured::{CapturedDispatch, extent, without};
 use crate::contents::Contents;
 use crate::device::Device;
 use crate::error::{ReplayError, Result};
-use crate::placed::{Pages, PlacedRange};
+use crate::placed::{Pages, Placed, PlacedRange};
 use crate::relocations::Relocations;
 
 /// Bytes that are read of the capture at once.
@@ -64,12 +64,12 @@ pub(crate) fn areas(
 }
 
 /// The pieces of an area that are copied at once. They end at multiples of an address's size: none is cut.
-fn steps(area: &PlacedRange) -> impl Iterator<Item = (u64, u64, usize)> {
+fn steps(area: &PlacedRange) -> impl Iterator<Item = (u64, Placed, usize)> {
     let (start, end) = (area.captured.start, area.captured.end);
     let first = start / STEP as u64;
     (first..end.div_ceil(STEP as u64)).map(move |step| {
         let (from, to) = (start.max(step * STEP as u64), end.min((step + 1) * STEP as u64));
-        (from, area.placed.wrapping_add(from - start), (to - from) as usize)
+        (from, area.now(from), (to - from) as usize)
     })
 }
 

@@ -91,14 +91,11 @@ pub fn observed(
     let setup = Setup { backend: Backend::Emulated, observe: Some(observe), ..setup.clone() };
     let mut loaded = LoadedDispatch::set(captured, &setup)?;
     let launch = loaded.launch(variant)?;
-    let code = launch.other.as_ref().unwrap_or(&captured.original).clone();
-    let descriptor = code.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
-    let moved = launch.kernel_object().wrapping_sub(descriptor);
     loaded.restore_all()?;
-    let called = loaded.called().map(|(called, moved)| CalledCode {
+    let called = loaded.called().map(|(called, bias)| CalledCode {
         place: format!("code object {}", name(&called.loaded)),
         bytes: called.bytes.clone(),
-        moved,
+        moved: bias.0,
     });
     let called = called.collect();
     let (host_ns, fault) = match loaded.run(&launch) {
@@ -106,13 +103,14 @@ pub fn observed(
         Err(ReplayError::Fault(fault)) => (0, Some(fault)),
         Err(error) => return Err(error),
     };
+    let (code, bias) = loaded.code(&launch);
     Ok(Observed {
         device: loaded.device().description().clone(),
-        code,
+        code: code.clone(),
         replaced: launch.replaced.clone(),
-        moved,
+        moved: bias.0,
         called,
-        qualified: std::mem::take(&mut loaded.qualified),
+        qualified: loaded.qualified.clone(),
         host_ns,
         fault,
     })

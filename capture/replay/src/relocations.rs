@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::placed::PlacedRange;
+use crate::placed::{Placed, PlacedRange};
 
 /// Bytes of an address.
 const WORD: u64 = 8;
@@ -18,14 +18,14 @@ pub(crate) struct Relocations {
     fixed: Vec<Range<u64>>,
 }
 
-fn now(part: &PlacedRange) -> Range<u64> {
-    part.placed..part.placed.wrapping_add(part.captured.end - part.captured.start)
+fn now(part: &PlacedRange) -> Range<Placed> {
+    part.placed..part.now(part.captured.end)
 }
 
 impl Relocations {
     /// Of parts; those that are where they were do not count.
     pub(crate) fn of(parts: impl IntoIterator<Item = PlacedRange>) -> Relocations {
-        let parts = parts.into_iter().filter(|part| part.placed != part.captured.start).collect();
+        let parts = parts.into_iter().filter(|part| part.placed.0 != part.captured.start).collect();
         Relocations { parts, fixed: Vec::new() }
     }
 
@@ -45,15 +45,15 @@ impl Relocations {
     }
 
     /// Where a captured address is now.
-    pub(crate) fn placed(&self, captured: u64) -> u64 {
+    pub(crate) fn placed(&self, captured: u64) -> Placed {
         let part = self.parts.iter().find(|part| part.captured.contains(&captured));
-        part.map_or(captured, |part| part.placed.wrapping_add(captured - part.captured.start))
+        part.map_or(Placed(captured), |part| part.now(captured))
     }
 
     /// Which captured address is there now.
-    pub(crate) fn captured(&self, placed: u64) -> u64 {
+    pub(crate) fn captured(&self, placed: Placed) -> u64 {
         let part = self.parts.iter().find(|part| now(part).contains(&placed));
-        part.map_or(placed, |part| part.captured.start.wrapping_add(placed - part.placed))
+        part.map_or(placed.0, |part| part.then(placed))
     }
 
     /// Cuts captured memory where parts begin and end.
@@ -69,12 +69,12 @@ impl Relocations {
 
     /// Rewrites captured bytes for where things are now; how many words that were. `at` is the captured address of the first.
     pub(crate) fn forward(&self, at: u64, bytes: &mut [u8]) -> usize {
-        self.rewrite(at, bytes, |word| self.placed(word))
+        self.rewrite(at, bytes, |word| self.placed(word).0)
     }
 
     /// Rewrites bytes of now as they would have been captured.
     pub(crate) fn backward(&self, at: u64, bytes: &mut [u8]) {
-        self.rewrite(at, bytes, |word| self.captured(word));
+        self.rewrite(at, bytes, |word| self.captured(Placed(word)));
     }
 
     fn rewrite(&self, at: u64, bytes: &mut [u8], with: impl Fn(u64) -> u64) -> usize {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn relocations() -> Relocations {
-        let part = |start, end, placed| PlacedRange { captured: start..end, placed };
+        let part = |start, end, placed| PlacedRange { captured: start..end, placed: Placed(placed) };
         Relocations::of([part(0x1000, 0x2000, 0x9000), part(0x3000, 0x4000, 0x3000), part(0x4000, 0x5000, 0x1000)])
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn memory_is_cut_where_parts_begin_and_end() {
-        let area = |start, end, placed| PlacedRange { captured: start..end, placed };
+        let area = |start, end, placed| PlacedRange { captured: start..end, placed: Placed(placed) };
         let expected = [area(0x800, 0x1000, 0x800), area(0x1000, 0x2000, 0x9000), area(0x2000, 0x2800, 0x2000)];
         assert_eq!(relocations().areas(0x800..0x2800), expected);
         assert_eq!(relocations().areas(0x1800..0x1900), [area(0x1800, 0x1900, 0x9800)]);

@@ -17,7 +17,7 @@ const MAX_ID: u64 = 1024;
 const FIRST: u64 = 4096;
 
 /// What was found at a place.
-pub(super) struct Found {
+pub(super) struct BundleTable {
     pub(super) entries: Vec<Entry>,
     /// How long it is; `None` when that is not known.
     pub(super) length: Option<u64>,
@@ -84,12 +84,14 @@ fn rows(at: u64, bytes: &[u8]) -> Result<(Vec<Row>, u64)> {
 }
 
 /// The entries of the bundle at a place of the source.
-pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> Found {
+pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> BundleTable {
     let there = end.saturating_sub(at);
     let mut more = |wanted: u64| source::read(source, WHAT, at, wanted.min(there));
     let (rows, mut length) = match table(at, &mut more) {
         Ok(table) => table,
-        Err(problem) => return Found { entries: vec![Entry::broken(Kind::Bundle, at, 0, problem)], length: None },
+        Err(problem) => {
+            return BundleTable { entries: vec![Entry::broken(Kind::Bundle, at, 0, problem)], length: None };
+        }
     };
     let mut entries = Vec::new();
     let mut known = true;
@@ -110,5 +112,5 @@ pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> Found {
     for entry in &mut entries {
         entry.container_length = length;
     }
-    Found { entries, length: known.then_some(length) }
+    BundleTable { entries, length: known.then_some(length) }
 }

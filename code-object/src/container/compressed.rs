@@ -6,7 +6,7 @@
 use std::io::Read as _;
 use std::ops::Range;
 
-use super::bundle::{self, Found};
+use super::bundle::{self, BundleTable};
 use super::stream::{Method, Unpacked};
 use super::{Entry, Kind};
 use crate::error::{Result, Unreadable};
@@ -116,10 +116,11 @@ impl Header {
 }
 
 /// The entries of the compressed bundle at a place of the source.
-pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> Found {
+pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> BundleTable {
     let kind = Kind::CompressedBundle;
     let there = end.saturating_sub(at);
-    let broken = |length, problem| Found { entries: vec![Entry::broken(kind, at, length, problem)], length: None };
+    let broken =
+        |length, problem| BundleTable { entries: vec![Entry::broken(kind, at, length, problem)], length: None };
     let mut header = match Header::read(source, at, there) {
         Ok(header) => header,
         Err(problem) => return broken(0, problem),
@@ -134,7 +135,7 @@ pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> Found {
     let length = Some(header.length);
     let (rows, _) = match bundle::table(0, &mut |wanted| header.first(source, wanted)) {
         Ok(table) => table,
-        Err(problem) => return Found { length, ..broken(header.length, problem) },
+        Err(problem) => return BundleTable { length, ..broken(header.length, problem) },
     };
     let entry = |row: bundle::Row| {
         let mut entry = Entry::of(kind, at, header.length).named(row.id);
@@ -145,5 +146,5 @@ pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> Found {
         }
         entry
     };
-    Found { entries: rows.into_iter().map(entry).collect(), length }
+    BundleTable { entries: rows.into_iter().map(entry).collect(), length }
 }

@@ -24,7 +24,7 @@ const RECORD_MAGIC: &[u8] = b"FPIH";
 const E: LittleEndian = LittleEndian;
 
 /// What an ELF is.
-pub(super) enum Found {
+pub(super) enum ElfContents {
     /// Code for the GPU.
     CodeObject,
     /// Another: the ranges of the file that have bundles.
@@ -35,8 +35,8 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// When it cannot be read or its headers are damaged.
-pub(super) fn bundles(source: &dyn Source) -> Result<Found> {
-    let host = Found::Host(Vec::new());
+pub(super) fn bundles(source: &dyn Source) -> Result<ElfContents> {
+    let host = ElfContents::Host(Vec::new());
     let size = size_of::<FileHeader64<LittleEndian>>() as u64;
     if source.len() < size {
         return Ok(host);
@@ -48,7 +48,7 @@ pub(super) fn bundles(source: &dyn Source) -> Result<Found> {
         return Ok(host);
     }
     if header.e_machine(E) == elf::EM_AMDGPU {
-        return Ok(Found::CodeObject);
+        return Ok(ElfContents::CodeObject);
     }
     let sections = sections(source, header)?;
     let mut ranges = named(source, header, &sections, BUNDLES)?;
@@ -59,7 +59,7 @@ pub(super) fn bundles(source: &dyn Source) -> Result<Found> {
         }
     }
     ranges.extend(named(source, header, &sections, PACKAGES)?);
-    Ok(Found::Host(ranges))
+    Ok(ElfContents::Host(ranges))
 }
 
 /// The table of sections, of programs and of relocations are read whole, but no more of any than this.

@@ -20,6 +20,13 @@ use crate::target::Target;
 pub(crate) use compressed::unpacked;
 pub(crate) use stream::Method;
 
+/// What an ELF begins with.
+const ELF: &[u8] = b"\x7fELF";
+
+/// What a file with code may begin with: an ELF, a bundle, a compressed bundle, a package. Sources: the ELF specification, and "Clang
+/// Offload Bundler" and "Clang Offload Packager" of Clang's documentation.
+pub const BEGINNINGS: &[&[u8]] = &[ELF, bundle::MAGIC, compressed::MAGIC, package::MAGIC];
+
 /// What code objects are kept in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -36,7 +43,7 @@ pub enum Kind {
 
 /// Where a code object lies, or another thing that a bundle has, like an empty entry for the host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct CodeLocation {
     /// What it lies in.
     pub kind: Kind,
     /// True when that lies in a program or library for the host.
@@ -58,12 +65,12 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Where.
-    pub place: Place,
+    pub place: CodeLocation,
     /// Why it cannot be read. Its neighbours can.
     pub problem: Option<Unreadable>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CodeLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.id.is_empty() {
             return write!(f, "code object at {:#x}", self.offset);
@@ -73,14 +80,14 @@ impl fmt::Display for Place {
 }
 
 impl Deref for Entry {
-    type Target = Place;
-    fn deref(&self) -> &Place {
+    type Target = CodeLocation;
+    fn deref(&self) -> &CodeLocation {
         &self.place
     }
 }
 
 impl DerefMut for Entry {
-    fn deref_mut(&mut self) -> &mut Place {
+    fn deref_mut(&mut self) -> &mut CodeLocation {
         &mut self.place
     }
 }
@@ -88,7 +95,7 @@ impl DerefMut for Entry {
 /// The most bytes of an entry of a compressed bundle: twice what code can address relative to itself.
 const MAX_UNPACKED: u64 = 4 << 30;
 
-impl Place {
+impl CodeLocation {
     /// What the bundle says that it was compiled for; `None` for a bare one, which says it itself, and for the host's.
     pub fn target(&self) -> Option<Target> {
         // The kind of offloading, the triple with three or four parts, and the target ID.
@@ -114,7 +121,7 @@ impl Entry {
     /// Reads it.
     ///
     /// # Errors
-    /// As [`Place::read`], and what is wrong with the entry.
+    /// As [`CodeLocation::read`], and what is wrong with the entry.
     pub fn read(&self, source: &dyn Source) -> Result<Vec<u8>> {
         let mut found = None;
         read_each(source, std::slice::from_ref(self), &mut |_, bytes| found = Some(bytes));
@@ -122,7 +129,7 @@ impl Entry {
     }
 
     fn of(kind: Kind, at: u64, length: u64) -> Entry {
-        let place = Place {
+        let place = CodeLocation {
             kind,
             in_host_elf: false,
             id: String::new(),
@@ -153,12 +160,11 @@ impl Entry {
 /// When the source cannot be read, or is an ELF whose headers are damaged. What is wrong with a bundle or with one
 /// entry of it is in [`Entry::problem`].
 pub fn entries(source: &dyn Source) -> Result<Vec<Entry>> {
-    const ELF: &[u8] = b"\x7fELF";
     let start = source::read(source, "beginning", 0, source.len().min(bundle::MAGIC.len() as u64))?;
     if start.starts_with(ELF) {
         return Ok(match host::bundles(source)? {
-            host::Found::CodeObject => vec![Entry::of(Kind::Bare, 0, source.len())],
-            host::Found::Host(ranges) => {
+            host::ElfContents::CodeObject => vec![Entry::of(Kind::Bare, 0, source.len())],
+            host::ElfContents::Host(ranges) => {
                 let mut entries = Vec::new();
                 for range in ranges {
                     bundles(source, range.start, range.end, &mut entries)?;
@@ -250,7 +256,7 @@ fn bundles(source: &dyn Source, start: u64, end: u64, entries: &mut Vec<Entry>) 
             let found = format!("\"{}\"", magic.get(..8).unwrap_or(&magic).escape_ascii());
             let problem =
                 Unreadable::unexpected("bundle", here, "__CLANG_OFFLOAD_BUNDLE__, CCOB or an offload package", found);
-            bundle::Found { entries: vec![Entry::broken(Kind::Bundle, here, 0, problem)], length: None }
+            bundle::BundleTable { entries: vec![Entry::broken(Kind::Bundle, here, 0, problem)], length: None }
         };
         entries.extend(found.entries);
         if entries.len() > MAX_ENTRIES {

@@ -3,8 +3,8 @@
 //! Source: clang's "Offload Packager" page and "Binary Format" there: header (magic, version 1, size, offset and size of
 //! the entry), entry (kinds of image and of offloading, flags, strings, image), strings (offsets of key and value).
 
-use super::bundle::Found;
-use super::{Entry, Kind};
+use super::bundle::BundleTable;
+use super::{ELF, Entry, Kind};
 use crate::error::{Result, Unreadable};
 use crate::source::{self, Source};
 
@@ -17,8 +17,6 @@ const ENTRY: u64 = 40;
 const MAX_STRINGS: u64 = 64;
 /// The longest real one has some sixty bytes.
 const MAX_STRING: u64 = 1024;
-/// What an image begins with that is code. Its kind, which is that of a file's name, does not always say so.
-const ELF: &[u8] = b"\x7fELF";
 
 /// What offloading an image is for, by its number.
 fn offloading(kind: u64) -> &'static str {
@@ -31,10 +29,10 @@ fn offloading(kind: u64) -> &'static str {
 }
 
 /// The package at a place of the source.
-pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> Found {
+pub(super) fn entries(source: &dyn Source, at: u64, end: u64) -> BundleTable {
     match entry(source, at, end) {
-        Ok(entry) => Found { length: Some(entry.container_length), entries: vec![entry] },
-        Err(problem) => Found { entries: vec![Entry::broken(Kind::Package, at, 0, problem)], length: None },
+        Ok(entry) => BundleTable { length: Some(entry.container_length), entries: vec![entry] },
+        Err(problem) => BundleTable { entries: vec![Entry::broken(Kind::Package, at, 0, problem)], length: None },
     }
 }
 

@@ -17,7 +17,7 @@ pub const SHARED_APERTURE_HI: u32 = 0x0001_0000;
 pub const PRIVATE_APERTURE_HI: u32 = 0x0002_0000;
 
 /// Which wave of which workgroup.
-pub(crate) struct Place {
+pub(crate) struct WavePosition {
     /// Coordinates of the workgroup.
     pub(crate) workgroup: [u32; 3],
     /// Work-items of the workgroup in each dimension.
@@ -54,7 +54,7 @@ impl Sgprs<'_> {
 pub(crate) fn initial_wave(
     shape: Shape,
     launch: &Launch,
-    place: &Place,
+    place: &WavePosition,
     vgpr: VgprFile,
     fill: Option<&mut Fill>,
 ) -> Wave {
@@ -94,7 +94,7 @@ pub(crate) fn initial_registers(descriptor: &KernelDescriptor, arch: Arch) -> (u
     (scalars, vectors)
 }
 
-fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &Place) {
+fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &WavePosition) {
     let descriptor = &launch.descriptor;
     let has = |bit: u16| descriptor.properties & bit != 0;
     let wave_scratch = launch.scratch_of_wave();
@@ -143,7 +143,7 @@ fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &Place) {
     }
 }
 
-fn vector_registers(wave: &mut Wave, launch: &Launch, place: &Place, first: u32) {
+fn vector_registers(wave: &mut Wave, launch: &Launch, place: &WavePosition, first: u32) {
     let ids = work_items(place.extent, first);
     let active = wave.exec();
     // Lanes without a work-item have no number.

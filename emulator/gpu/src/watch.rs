@@ -274,7 +274,7 @@ impl Env for Observed<'_, '_> {
 
 /// Where a wave is that does nothing new.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct StalledWave {
     /// Address of the next instruction.
     pub(crate) pc: u64,
     /// Its disassembly.
@@ -284,7 +284,7 @@ pub(crate) struct Place {
 }
 
 /// A workgroup and the places of its waves that have not ended, by number.
-pub(crate) type Places = ([u32; 3], Vec<(u32, Place)>);
+pub(crate) type StalledWaves = ([u32; 3], Vec<(u32, StalledWave)>);
 
 /// What is known of a dispatch.
 pub(crate) struct Watchdog {
@@ -301,7 +301,7 @@ struct State {
     ended: u64,
     epochs: u64,
     /// Workgroups that do nothing new in this epoch.
-    quiet: BTreeMap<[u32; 3], Vec<(u32, Place)>>,
+    quiet: BTreeMap<[u32; 3], Vec<(u32, StalledWave)>>,
     reported: bool,
 }
 
@@ -352,7 +352,7 @@ impl Watchdog {
 
     /// A workgroup that was watched in `epoch` does nothing new. When that makes all `resident` workgroups: where their
     /// waves are, as lines for people.
-    pub(crate) fn quiet(&self, epoch: u64, (workgroup, waves): Places, resident: u64) -> Option<Vec<String>> {
+    pub(crate) fn quiet(&self, epoch: u64, (workgroup, waves): StalledWaves, resident: u64) -> Option<Vec<String>> {
         let mut state = lock(&self.state);
         if self.epoch() != epoch || state.reported {
             return None;
@@ -368,15 +368,15 @@ impl Watchdog {
 }
 
 /// One line for each place, with the first wave that is there.
-fn lines(quiet: &BTreeMap<[u32; 3], Vec<(u32, Place)>>) -> Vec<String> {
-    let mut places: BTreeMap<&Place, (usize, [u32; 3], u32)> = BTreeMap::new();
+fn lines(quiet: &BTreeMap<[u32; 3], Vec<(u32, StalledWave)>>) -> Vec<String> {
+    let mut places: BTreeMap<&StalledWave, (usize, [u32; 3], u32)> = BTreeMap::new();
     for (workgroup, waves) in quiet {
         for (wave, place) in waves {
             places.entry(place).or_insert((0, *workgroup, *wave)).0 += 1;
         }
     }
-    let line = |(place, (count, [x, y, z], wave)): (&&Place, &(usize, [u32; 3], u32))| {
-        let Place { pc, instruction, at_barrier } = place;
+    let line = |(place, (count, [x, y, z], wave)): (&&StalledWave, &(usize, [u32; 3], u32))| {
+        let StalledWave { pc, instruction, at_barrier } = place;
         let barrier = if *at_barrier { ", waits at the barrier before it" } else { "" };
         let others = match count - 1 {
             0 => String::new(),

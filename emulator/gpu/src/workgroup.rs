@@ -22,7 +22,7 @@ use crate::registers::{self, initial_wave};
 use crate::schedule::Slices;
 use crate::shape::Shape;
 use crate::symbol;
-use crate::watch::{Observed, Place, Places, Verdict, Watch};
+use crate::watch::{Observed, StalledWave, StalledWaves, Verdict, Watch};
 
 /// So many instructions after the beginning, and after each barrier, a slice also ends where hardware may hold the wave for
 /// its memory accesses: what hardware hides by the time that these take stays hidden.
@@ -122,7 +122,7 @@ impl Workgroup {
         let slots: Vec<Slot> = (0..waves)
             .map(|wave| {
                 let registers = context.spares.registers.pop().unwrap_or_else(vgpr_file);
-                let place = registers::Place { workgroup: at, extent, wave, waves, seat };
+                let place = registers::WavePosition { workgroup: at, extent, wave, waves, seat };
                 Slot {
                     wave: initial_wave(context.shape, launch, &place, registers, fill.as_mut()),
                     state: State::Running,
@@ -180,11 +180,11 @@ impl Workgroup {
     }
 
     /// Where the waves are that have not ended.
-    pub(crate) fn places(&self, context: &mut ExecContext<'_>) -> Places {
+    pub(crate) fn places(&self, context: &mut ExecContext<'_>) -> StalledWaves {
         let alive = self.slots.iter().enumerate().filter(|(_, slot)| slot.state != State::Ended);
         let places = alive.map(|(n, Slot { wave, state, .. })| {
             let instruction = instruction_at(wave, context);
-            (n as u32, Place { pc: wave.pc, instruction, at_barrier: *state == State::AtBarrier })
+            (n as u32, StalledWave { pc: wave.pc, instruction, at_barrier: *state == State::AtBarrier })
         });
         (self.at, places.collect())
     }

@@ -32,7 +32,7 @@ pub enum Does {
 
 /// One access of the lanes of a wave.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct LaneAccess {
     /// Where.
     pub space: Space,
     /// What it does.
@@ -47,7 +47,7 @@ pub struct Part {
     pub step: u32,
 }
 
-impl Part {
+impl LaneAccess {
     /// A lane's accessed bytes, in pieces that lie together: address and length.
     pub fn pieces(&self, lane: usize) -> impl Iterator<Item = (u64, u8)> + use<> {
         let (at, bytes, step) = (self.at[lane], self.bytes, self.step);
@@ -70,19 +70,19 @@ const MOST: usize = 4;
 /// All accesses of an instruction.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    parts: [Option<Part>; MOST],
+    parts: [Option<LaneAccess>; MOST],
     count: usize,
 }
 
 impl Parts {
     /// The accesses; none where no lane accesses anything.
-    pub fn iter(&self) -> impl Iterator<Item = &Part> {
+    pub fn iter(&self) -> impl Iterator<Item = &LaneAccess> {
         self.parts[..self.count].iter().flatten()
     }
 
     fn push(&mut self, space: Space, does: Does, lanes: u64, at: Addresses, bytes: u8, step: u32) {
         if lanes != 0 && bytes != 0 && self.count < MOST {
-            self.parts[self.count] = Some(Part { space, does, lanes, at, bytes, step });
+            self.parts[self.count] = Some(LaneAccess { space, does, lanes, at, bytes, step });
             self.count += 1;
         }
     }

@@ -214,6 +214,8 @@ impl Flags {
     pub const WRITES_SCC: Flags = Flags(1 << 39);
     /// Of the scalar ALU: the destination is a source, too. It is changed in place, or only read.
     pub const READS_DST: Flags = Flags(1 << 40);
+    /// A 16-bit result goes to the upper half of its register; the lower half stays (`v_fma_mixhi_f16`).
+    pub const HIGH_DST: Flags = Flags(1 << 46);
     /// Invalidates the cache of vector loads: later ones see what other workgroups wrote.
     pub const INVALIDATES: Flags = Flags(1 << 45);
 

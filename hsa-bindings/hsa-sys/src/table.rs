@@ -11,6 +11,9 @@ use crate::raw::AmdExtTable;
 /// rocm-systems of August 2026.
 pub const NEWEST_AMD_STEP: u32 = 0x12;
 
+/// The step of the newest runtime that this project is tested with: that of ROCm 7.2.4.
+pub const NEWEST_TESTED_AMD_STEP: u32 = 8;
+
 /// Entries of the newest layout that an older one lacks: from, and bytes.
 type Gap = (usize, usize);
 

@@ -32,7 +32,7 @@ pub use executable::{Executable, KernelSymbol, LoadedAt, Loader, VariableSymbol}
 pub use fault::{MemoryFault, fault};
 pub use hsa_sys as sys;
 pub use live::{LiveTable, Slot};
-pub use memory::{Part, Pool};
+pub use memory::{MappedPart, Pool};
 pub use queue::QueueErrorCallback;
 pub use signal::OwnSignal;
 pub use watch::{Refusal, RingMemory, Wanted, Way, way};

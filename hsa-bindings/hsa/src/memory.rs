@@ -45,7 +45,7 @@ impl Pool {
 
 /// A part of memory that is mapped at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct MappedPart {
     /// The address.
     pub address: u64,
     /// How many bytes.
@@ -89,7 +89,7 @@ impl Api {
     /// # Errors
     /// What the runtime says; [`HsaError::Missing`] of a runtime before 6.0. An address that the runtime does not give: the address
     /// that it gave.
-    pub fn map_shared(&self, pool: &Pool, bytes: usize, agent: u64, parts: &[Part]) -> Result<Option<u64>> {
+    pub fn map_shared(&self, pool: &Pool, bytes: usize, agent: u64, parts: &[MappedPart]) -> Result<Option<u64>> {
         let mut handle = raw::hsa_amd_vmem_alloc_handle_t { handle: 0 };
         let pool = hsa_amd_memory_pool_t { handle: pool.handle };
         // SAFETY: the runtime writes a handle.

@@ -58,12 +58,6 @@ pub enum Refusal {
     /// Hardware before gfx9.
     #[error("its doorbell is of a kind whose values are not packet numbers")]
     Doorbell,
-    /// A ring in the GPU's memory, behind another tool: it is given to producers as another ring, which that tool would not know.
-    #[error(
-        "its ring is in the memory of the GPU, and another tool has replaced the functions on indices; \
-         DEBUG_CLR_AQL_DEV_QUEUE=0 and HSA_ALLOCATE_QUEUE_DEV_MEM=0 put it into the host's"
-    )]
-    DeviceRing,
     /// The system has no memory left.
     #[error("there is no memory for its records")]
     Memory,

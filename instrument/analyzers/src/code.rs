@@ -97,13 +97,13 @@ impl Code {
     /// The instruction that does an access of a line: its own, or a wider one of a line nearby. A compiler that merges accesses of several
     /// lines leaves the instruction at one of them.
     pub(crate) fn machine(&self, file: u64, line: u32, wanted: Wanted) -> Option<Machine<'_>> {
-        match self.line(file, line).map_or(Found::Nothing, |line| line.access(wanted)) {
-            Found::One(machine) => return Some(machine),
-            Found::Several => return None,
-            Found::Nothing => {}
+        match self.line(file, line).map_or(Candidates::Nothing, |line| line.access(wanted)) {
+            Candidates::One(machine) => return Some(machine),
+            Candidates::Several => return None,
+            Candidates::Nothing => {}
         }
         let wider = |near: u32| match self.line(file, near)?.access(Wanted { column: 0, ..wanted }) {
-            Found::One(machine) if machine.access.part > wanted.bytes => Some(machine),
+            Candidates::One(machine) if machine.access.part > wanted.bytes => Some(machine),
             _ => None,
         };
         (1..=NEAR).find_map(|away| wider(line.checked_sub(away)?).or_else(|| wider(line + away)))
@@ -128,7 +128,7 @@ impl Code {
 }
 
 /// Instructions of a line that could do an access.
-enum Found<'c> {
+enum Candidates<'c> {
     /// None.
     Nothing,
     /// One, or several of one size.
@@ -139,7 +139,7 @@ enum Found<'c> {
 
 impl Line {
     /// The instructions that could do an access: of its column if there are some, else all of the line.
-    fn access(&self, wanted: Wanted) -> Found<'_> {
+    fn access(&self, wanted: Wanted) -> Candidates<'_> {
         let does = |of: &Accessed| (of.reads, of.writes, of.lds) == (wanted.reads, wanted.writes, wanted.lds);
         let all = || {
             let machine = |of: &'_ Instruction| Some((of.column, of.access.filter(|access| does(access))?));
@@ -149,10 +149,10 @@ impl Line {
         };
         let has_column = wanted.column != 0 && all().any(|(column, ..)| column == wanted.column);
         let mut found = all().filter(|(column, ..)| !has_column || *column == wanted.column);
-        let Some((_, text, access)) = found.next() else { return Found::Nothing };
+        let Some((_, text, access)) = found.next() else { return Candidates::Nothing };
         match found.all(|(.., other)| (other.bytes, other.part) == (access.bytes, access.part)) {
-            true => Found::One(Machine { text, access }),
-            false => Found::Several,
+            true => Candidates::One(Machine { text, access }),
+            false => Candidates::Several,
         }
     }
 }

@@ -9,12 +9,12 @@ pub struct Corrupt {
     /// Bytes of the sub-buffer.
     pub bytes: usize,
     /// The field that is wrong, with its expected value.
-    pub found: Found,
+    pub found: Malformed,
 }
 
 /// A wrong field of a message: its expected and its found value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Found {
+pub enum Malformed {
     /// The sub-buffer ends inside the header.
     #[error("expected a header of 64 bytes, found {left} bytes")]
     Header {

@@ -27,7 +27,7 @@ mod header;
 mod message;
 
 pub use descriptor::Descriptor;
-pub use error::{Corrupt, Found};
+pub use error::{Corrupt, Malformed};
 pub use hash::file_hash;
 pub use header::{Access, AddressSpace, Arch, HEADER_BYTES, Header, Kind, Thread};
 pub use message::{Checked, Item, Message, Messages, check};

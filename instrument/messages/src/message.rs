@@ -3,7 +3,7 @@
 //! A message is a header, a [`Thread`] for each active lane if the header says so, and data. The data of a vector message have
 //! the first dword of each active lane, then the second of each, and so on.
 
-use crate::error::{Corrupt, Found};
+use crate::error::{Corrupt, Malformed};
 use crate::header::{HEADER_BYTES, Header, Kind, LANE_HEADER_BYTES, Thread};
 
 /// A message: its header and what is behind it.
@@ -65,18 +65,19 @@ impl<'a> Messages<'a> {
     }
 
     #[inline]
-    fn read(&self, rest: &'a [u8]) -> Result<Message<'a>, Found> {
-        let (header, behind) = rest.split_first_chunk::<HEADER_BYTES>().ok_or(Found::Header { left: rest.len() })?;
+    fn read(&self, rest: &'a [u8]) -> Result<Message<'a>, Malformed> {
+        let (header, behind) =
+            rest.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Header { left: rest.len() })?;
         let header = Header::of(header);
         let (size, left) = (header.data_bytes, behind.len());
         let data = usize::try_from(size).ok().and_then(|size| behind.get(..size));
-        let data = data.ok_or(Found::Size { left, size })?;
-        let (dwords, []) = data.as_chunks::<4>() else { return Err(Found::Unaligned { size }) };
+        let data = data.ok_or(Malformed::Size { left, size })?;
+        let (dwords, []) = data.as_chunks::<4>() else { return Err(Malformed::Unaligned { size }) };
         let mask = header.exec.count_ones();
         if u32::from(header.lanes) != mask {
-            return Err(Found::Lanes { mask, count: header.lanes.into() });
+            return Err(Malformed::Lanes { mask, count: header.lanes.into() });
         }
-        let parts = Found::Parts { lanes: mask, size };
+        let parts = Malformed::Parts { lanes: mask, size };
         let threads = if header.has_lane_headers { mask as usize } else { 0 };
         let (threads, dwords) = dwords.split_at_checked(threads).ok_or(parts)?;
         let items = if header.is_vector { mask } else { 1 };
@@ -84,7 +85,7 @@ impl<'a> Messages<'a> {
             return Err(parts);
         }
         if header.kind == Kind::Address && dwords.len() != 2 * items as usize {
-            return Err(Found::Address {
+            return Err(Malformed::Address {
                 items,
                 size: (4 * dwords.len() as u64).checked_div(items.into()).unwrap_or(0),
             });

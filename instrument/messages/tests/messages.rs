@@ -1,6 +1,6 @@
 //! Messages of every kind, at random, and what is left of them when bytes are changed.
 
-use logdur_messages::{Arch, Corrupt, Found, Header, Kind, Messages, Thread, check};
+use logdur_messages::{Arch, Corrupt, Header, Kind, Malformed, Messages, Thread, check};
 use proptest::prelude::*;
 
 /// A message as a wave has it before it is written.
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-fn found(header: Header, data: usize) -> Option<Found> {
+fn found(header: Header, data: usize) -> Option<Malformed> {
     let bytes: Vec<u8> = header.to_bytes().into_iter().chain(std::iter::repeat_n(0, data)).collect();
     check(&bytes).corrupt.map(|corrupt| corrupt.found)
 }
@@ -138,17 +138,17 @@ fn found(header: Header, data: usize) -> Option<Found> {
 fn what_is_wrong_with_a_header_is_named() {
     let right = Header { exec: 7, lanes: 3, is_vector: true, kind: Kind::Address, data_bytes: 24, ..Header::default() };
     assert_eq!(found(right, 24), None);
-    assert_eq!(found(right, 20), Some(Found::Size { left: 20, size: 24 }));
+    assert_eq!(found(right, 20), Some(Malformed::Size { left: 20, size: 24 }));
     assert_eq!(
         found(Header { data_bytes: u64::MAX >> 2, ..right }, 24),
-        Some(Found::Size { left: 24, size: u64::MAX >> 2 })
+        Some(Malformed::Size { left: 24, size: u64::MAX >> 2 })
     );
-    assert_eq!(found(Header { data_bytes: 22, ..right }, 22), Some(Found::Unaligned { size: 22 }));
-    assert_eq!(found(Header { lanes: 4, ..right }, 24), Some(Found::Lanes { mask: 3, count: 4 }));
-    assert_eq!(found(Header { data_bytes: 20, ..right }, 20), Some(Found::Parts { lanes: 3, size: 20 }));
-    assert_eq!(found(Header { data_bytes: 12, ..right }, 12), Some(Found::Address { items: 3, size: 4 }));
-    assert_eq!(found(Header { exec: 0, lanes: 0, ..right }, 24), Some(Found::Parts { lanes: 0, size: 24 }));
-    assert_eq!(found(right, 24 + 5), Some(Found::Header { left: 5 }));
+    assert_eq!(found(Header { data_bytes: 22, ..right }, 22), Some(Malformed::Unaligned { size: 22 }));
+    assert_eq!(found(Header { lanes: 4, ..right }, 24), Some(Malformed::Lanes { mask: 3, count: 4 }));
+    assert_eq!(found(Header { data_bytes: 20, ..right }, 20), Some(Malformed::Parts { lanes: 3, size: 20 }));
+    assert_eq!(found(Header { data_bytes: 12, ..right }, 12), Some(Malformed::Address { items: 3, size: 4 }));
+    assert_eq!(found(Header { exec: 0, lanes: 0, ..right }, 24), Some(Malformed::Parts { lanes: 0, size: 24 }));
+    assert_eq!(found(right, 24 + 5), Some(Malformed::Header { left: 5 }));
     let text = check(&right.to_bytes()).corrupt.unwrap().to_string();
     assert_eq!(text, "at byte 0 of 64: expected at most 0 bytes of data, found a size of 24");
 }

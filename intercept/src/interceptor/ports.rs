@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use hsa_sys::abi::aql::Packet;
 
+use crate::backtrace::Stack;
 use crate::blocks::RecordRef;
 use crate::kernarg_ring::Borrowed;
 use crate::queue::{Queue, Ring};
+use crate::window::Window;
 
 use super::Interceptor;
 
@@ -16,6 +18,12 @@ pub struct Ports {
     pub change: Option<&'static dyn ChangeDispatch>,
     /// Holds queues before dispatches.
     pub hold: Option<&'static dyn HoldQueue>,
+    /// Which dispatches are recorded; `None`: all.
+    pub window: Option<&'static Window>,
+    /// Learns of each dispatch, where the window depends on kernels.
+    pub count: Option<&'static dyn CountDispatch>,
+    /// Names the places that dispatches are launched from.
+    pub sites: Option<&'static dyn NameSite>,
     /// Learn when there are queues and records.
     pub follow: Vec<&'static dyn Follow>,
     /// Takes notices for the user.
@@ -62,8 +70,9 @@ impl Changed {
 
 /// Chooses other kernels for dispatches. Called on the thread that publishes the packet: it may neither wait nor allocate.
 pub trait ChangeDispatch: Sync {
-    /// What runs instead of a dispatch in the queue whose `amd_queue_t` is at `queue`; `None` if it runs as it is.
-    fn change(&self, packet: &Packet, queue: u64) -> Option<Changed>;
+    /// What runs instead of a dispatch in the queue whose `amd_queue_t` is at `queue`; `None` if it runs as it is. One that is not
+    /// `recorded` may get no resource.
+    fn change(&self, packet: &Packet, queue: u64, recorded: bool) -> Option<Changed>;
 }
 
 /// Holds queues before dispatches. Called on the thread that publishes the packets.
@@ -82,6 +91,15 @@ pub trait HoldQueue: Sync {
     fn cannot_hold(&self, interceptor: &Interceptor, queue: u64);
 }
 
+/// Names the places in the application that dispatches are launched from. Called on the thread that launches, which holds no lock of ours.
+pub trait NameSite: Sync {
+    /// True if the sites of a kernel are wanted, by the address of its descriptor.
+    fn wants(&self, kernel_object: u64) -> bool;
+
+    /// The number of the site of such a kernel; 0 if it gets none.
+    fn site(&self, kernel_object: u64, stack: &Stack) -> u32;
+}
+
 /// Learns when there are queues and records.
 pub trait Follow: Sync {
     /// A queue is about to be watched: threads are started with the first.
@@ -89,6 +107,15 @@ pub trait Follow: Sync {
 
     /// There may be work: dispatches are complete, a block of records is full, or a queue is gone.
     fn records_changed(&self, interceptor: &Interceptor);
+}
+
+/// Learns of each dispatch. Called on the thread that publishes the packet.
+pub trait CountDispatch: Sync {
+    /// A dispatch of the kernel with this number comes: whether it is recorded is looked at next.
+    fn comes(&self, kernel: u32);
+
+    /// It has been looked at.
+    fn has_come(&self, kernel: u32);
 }
 
 /// Takes notices for the user.

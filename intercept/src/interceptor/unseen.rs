@@ -86,7 +86,7 @@ impl Unseen {
 
     /// Notes why no dispatch was seen, if packets passed unseen: in the log, and for `omniprobe`.
     pub fn tell(&self, interceptor: &Interceptor) {
-        let [_, packets, _] = interceptor.records.header().events();
+        let packets = interceptor.records.header().events()[Event::UnseenPacket as usize];
         if packets == 0 || interceptor.records.header().next_id().load(Ordering::Relaxed) != 0 {
             return;
         }

@@ -3,9 +3,11 @@
 pub mod combining_lock;
 mod hold;
 mod noted;
+mod reservers;
 mod rest;
 mod ring;
 mod shadow;
+mod sites;
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -80,16 +82,18 @@ pub struct Publisher {
 }
 
 impl Queue {
-    fn new(blocks: &Blocks, agent: usize, ring: Option<Ring>) -> Option<Queue> {
+    /// A queue at its place in memory: threads of the application may have no room for a second one on their stacks.
+    #[inline(never)]
+    fn leaked(blocks: &Blocks, agent: usize, ring: Option<Ring>, has_packets: bool) -> Option<&'static Queue> {
         let start = Cursor::start(blocks.take()?);
-        Some(Queue {
+        Some(Box::leak(Box::new(Queue {
             handle: AtomicPtr::default(),
             id: AtomicU64::new(0),
             agent,
             gone: AtomicBool::new(false),
             spare: OwnLine::default(),
             ring,
-            has_packets: true,
+            has_packets,
             publisher: OwnLine(CombiningLock::new(Publisher { free: start, records: 0, stash: Vec::new(), room: 0 })),
             reaped: OwnLine(Mutex::new(start)),
             logged: Mutex::new(start),
@@ -97,7 +101,7 @@ impl Queue {
             returned: OwnLine::default(),
             defers_completions: AtomicBool::new(false),
             deferred: Mutex::default(),
-        })
+        })))
     }
 
     /// Where the queue's `amd_queue_t` is; of use to its publisher only.
@@ -158,7 +162,7 @@ impl Queues {
     /// A queue to come, in the list already: packets may pass as soon as the runtime has created it. `None` if the system has no memory
     /// for its records.
     pub(crate) fn enter(&self, blocks: &Blocks, agent: usize, ring: Option<Ring>) -> Option<&'static Queue> {
-        let queue: &'static Queue = Box::leak(Box::new(Queue::new(blocks, agent, ring)?));
+        let queue = Queue::leaked(blocks, agent, ring, true)?;
         let mut list = self.list.write().unwrap_or_else(|e| e.into_inner());
         list.push(queue);
         self.free(Instant::now());
@@ -167,8 +171,7 @@ impl Queues {
 
     /// Records of completed work of an agent that came in no packet; they have the number 0 for a queue.
     pub(crate) fn enter_without_packets(&self, blocks: &Blocks, agent: usize) -> Option<&'static Queue> {
-        let queue: &'static Queue =
-            Box::leak(Box::new(Queue { has_packets: false, ..Queue::new(blocks, agent, None)? }));
+        let queue = Queue::leaked(blocks, agent, None, false)?;
         queue.numbered(0);
         self.list.write().unwrap_or_else(|e| e.into_inner()).push(queue);
         Some(queue)

@@ -20,8 +20,11 @@ use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
 
 use super::hold::Hold;
 use super::noted::Noted;
+use super::reservers::Reservers;
 use super::shadow::{Shadow, written_to_device};
+use super::sites::Sites;
 use crate::cache_line::OwnLine;
+use crate::thread;
 
 /// Packets that are looked at together: 4 KiB of the ring.
 const PASS: u64 = 64;
@@ -49,7 +52,7 @@ pub enum Memory {
 }
 
 /// Where a ring is.
-enum Place {
+enum RingMemory {
     /// In the host's memory.
     Host,
     /// In the GPU's; producers write another one.
@@ -76,6 +79,10 @@ pub struct Ring {
     rung: AtomicU64,
     /// The same, for readers of the records.
     noted: Option<Noted>,
+    reservers: Reservers,
+    sites: Sites,
+    /// Threads that are about to say where packets are launched from.
+    pub(crate) noting: AtomicU64,
     /// What was published at the reaper's last look.
     pub looked_at: AtomicU64,
     /// What is not published because a feature holds it.
@@ -86,7 +93,7 @@ pub struct Ring {
     pub size: u32,
     queue: *mut hsa_queue_t,
     slots: *const Slot,
-    place: Place,
+    place: RingMemory,
     /// The runtime's own index is stored to directly: no other tool is below us.
     direct: bool,
 }
@@ -106,13 +113,16 @@ impl Ring {
         // SAFETY: the caller's promise: a queue, whose first fields never change.
         let fields = unsafe { queue.read() };
         let place = match memory {
-            Memory::Host => Place::Host,
+            Memory::Host => RingMemory::Host,
             // SAFETY: the caller's promise.
-            Memory::Shadowed(memory) => Place::Shadowed(unsafe { Shadow::of(queue, memory) }),
-            Memory::Device => Place::Device,
+            Memory::Shadowed(memory) => RingMemory::Shadowed(unsafe { Shadow::of(queue, memory) }),
+            Memory::Device => RingMemory::Device,
         };
-        let slots =
-            if let Place::Shadowed(shadow) = &place { shadow.slots().as_ptr() } else { fields.base_address.cast() };
+        let slots = if let RingMemory::Shadowed(shadow) = &place {
+            shadow.slots().as_ptr()
+        } else {
+            fields.base_address.cast()
+        };
         Ring {
             write_index: OwnLine(AtomicU64::new(0)),
             published: AtomicU64::new(0),
@@ -122,6 +132,9 @@ impl Ring {
             owners: AtomicU64::new(1),
             rung: AtomicU64::new(0),
             noted: None,
+            reservers: Reservers::of(fields.size),
+            sites: Sites::default(),
+            noting: AtomicU64::new(0),
             looked_at: AtomicU64::new(0),
             hold: Hold::default(),
             queue,
@@ -136,6 +149,66 @@ impl Ring {
     fn amd(&self) -> &AmdQueue {
         // SAFETY: every queue of AMD's runtime begins an `amd_queue_t`, which lives until the combining lock is closed.
         unsafe { AmdQueue::from_address(self.queue.expose_provenance() as u64) }
+    }
+
+    /// The calling thread reserves packets behind all others; the first of them.
+    #[inline]
+    pub fn reserve(&self, packets: u64) -> u64 {
+        let first = self.write_index.fetch_add(packets, Ordering::AcqRel);
+        self.reservers.reserved(first, packets, thread::number());
+        first
+    }
+
+    /// The same up to `end`, if `expected` is the first one; which packet would have been the first.
+    #[inline]
+    pub fn reserve_from(&self, expected: u64, end: u64) -> u64 {
+        match self.write_index.compare_exchange(expected, end, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(first) => {
+                self.reservers.reserved(first, end.saturating_sub(first), thread::number());
+                first
+            }
+            Err(found) => found,
+        }
+    }
+
+    /// The same by the only producer, which may have written the packets.
+    #[inline]
+    pub fn reserve_up_to(&self, end: u64) {
+        let first = self.write_index.load(Ordering::Relaxed);
+        // First: who sees the index may see a packet.
+        self.reservers.reserved(first, end.saturating_sub(first), thread::number());
+        self.write_index.store(end, Ordering::Release);
+    }
+
+    /// A feature wants to say where packets are launched from.
+    pub(crate) fn keep_sites(&mut self) {
+        self.sites = Sites::of(self.size);
+    }
+
+    /// Says where packets are launched from that the calling thread has reserved and written, and that are not published.
+    /// `site` gives the number for the address of a kernel descriptor, 0 for none.
+    pub(crate) fn note_sites(&self, mut site: impl FnMut(u64) -> u32) {
+        let thread = thread::number();
+        let (start, end) = (self.published.load(Ordering::Relaxed), self.write_index.load(Ordering::Relaxed));
+        for index in end.saturating_sub(self.size.into()).max(start)..end {
+            let slot = self.slot(index);
+            let is_mine = self.reserver(index) == thread && self.sites.of_packet(index) == 0;
+            if is_mine && slot.is_dispatch(slot.load_header()) {
+                self.sites.note(index, site(slot.read().kernel_object()));
+            }
+        }
+    }
+
+    /// Where a packet is launched from; 0 if it is not known.
+    #[inline]
+    pub(crate) fn site(&self, index: u64) -> u32 {
+        self.sites.of_packet(index)
+    }
+
+    /// The number of the thread that has reserved a packet; 0 if it is not known.
+    #[inline]
+    pub(crate) fn reserver(&self, index: u64) -> u32 {
+        self.reservers.of_packet(index)
     }
 
     /// Producers go on from where the queue is.
@@ -277,7 +350,7 @@ impl Ring {
 
     #[inline]
     fn shadow(&self) -> Option<&Shadow> {
-        if let Place::Shadowed(shadow) = &self.place { Some(shadow) } else { None }
+        if let RingMemory::Shadowed(shadow) = &self.place { Some(shadow) } else { None }
     }
 
     /// The slot of a packet that the packet processor reads. For a ring in the GPU's memory, only captures look at it.
@@ -344,9 +417,9 @@ impl Ring {
     /// Tells the GPU of all packets before `end`.
     pub fn publish(&self, api: &Api, end: u64) {
         match &self.place {
-            Place::Host => {}
-            Place::Shadowed(shadow) => shadow.pass_on(self.published.load(Ordering::Relaxed)..end),
-            Place::Device => written_to_device(),
+            RingMemory::Host => {}
+            RingMemory::Shadowed(shadow) => shadow.pass_on(self.published.load(Ordering::Relaxed)..end),
+            RingMemory::Device => written_to_device(),
         }
         self.set_real_index(api, end);
         self.published.store(end, Ordering::Relaxed);

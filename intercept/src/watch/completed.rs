@@ -11,15 +11,6 @@ use logdur_system::lock;
 
 use crate::interceptor::Interceptor;
 
-/// What tells of work without a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkSubject {
-    /// Bytes of a copy.
-    CopiedBytes(u64),
-    /// The number of the thread of a range or a mark.
-    Thread(u32),
-}
-
 /// Work that is complete, or never will be.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
@@ -27,8 +18,10 @@ pub struct Work {
     pub agent: usize,
     /// The number of what is done.
     pub kernel: u32,
-    /// What it is of.
-    pub subject: WorkSubject,
+    /// Of a copy: how much.
+    pub bytes: u64,
+    /// The number of the thread that asked for it.
+    pub thread: u32,
     /// When it was asked for, in ticks of the host's counter.
     pub asked: u64,
     /// Start and end.
@@ -58,10 +51,9 @@ impl Interceptor {
             };
             let record = to.record();
             record.dispatch.store(work.asked, Ordering::Relaxed);
-            match work.subject {
-                WorkSubject::CopiedBytes(bytes) => record.copied_bytes().store(bytes, Ordering::Relaxed),
-                WorkSubject::Thread(thread) => record.thread().store(thread.into(), Ordering::Relaxed),
-            }
+            record.copied_bytes().store(work.bytes, Ordering::Relaxed);
+            record.thread.store(work.thread, Ordering::Relaxed);
+            record.site.store(0, Ordering::Relaxed);
             let id = self.records.header().next_id().fetch_add(1, Ordering::Relaxed);
             record.id.store(id, Ordering::Relaxed);
             record.set_shape(Shape { kernel: work.kernel, ..Shape::default() });

@@ -21,10 +21,13 @@ use logdur_journal::account::Event;
 use logdur_system::lock;
 
 use crate::address_map::AddressMap;
+use crate::backtrace::Stack;
 use crate::calls;
+use crate::dispatch::Asker;
 use crate::guard::guard;
 use crate::interceptor::{self, Interceptor};
 use crate::library;
+use crate::ports::NameSite;
 use crate::queue::{Memory, Noted, Publisher, Queue, Ring};
 use crate::stack::guard_large;
 
@@ -64,8 +67,8 @@ pub unsafe fn watch(
     let direct = indices_are_the_runtimes(api);
     let memory = match found {
         RingMemory::Host => Memory::Host,
-        RingMemory::Device if !direct => return Err(Refusal::DeviceRing),
-        RingMemory::Device if is_new => {
+        // Another tool below us knows the ring by its address, and reads packets there.
+        RingMemory::Device if is_new && direct => {
             let gpu = interceptor.agent(agent).map_or(0, |seen| seen.agent.handle);
             // Also for its kernels, which may write packets.
             let memory = api.kernarg_memory(&[gpu], fields.size as usize * size_of::<Slot>());
@@ -76,6 +79,9 @@ pub unsafe fn watch(
     // SAFETY: the caller's promise; `close` is called before the queue is destroyed.
     let mut ring = unsafe { Ring::of(handle, direct, memory) };
     ring.note_in(Noted::new(interceptor.records));
+    if interceptor.ports.sites.is_some() {
+        ring.keep_sites();
+    }
     ring.start(api);
     let Some(queue) = interceptor.queues.enter(&interceptor.blocks, agent, Some(ring)) else {
         return Err(Refusal::Memory);
@@ -84,9 +90,10 @@ pub unsafe fn watch(
     queue.handle.store(handle, Ordering::Release);
     queue.ring.iter().for_each(Ring::enter);
     if memory == Memory::Device {
+        let why = if direct { "a function that is not known has created it" } else { "another tool reads it there" };
         interceptor.notice(format!(
-            "queue {}: its ring is in the memory of the GPU, and a function that is not known has created it: each packet is read \
-             over the bus; DEBUG_CLR_AQL_DEV_QUEUE=0 and HSA_ALLOCATE_QUEUE_DEV_MEM=0 put rings into the host's memory",
+            "queue {}: its ring is in the memory of the GPU, and {why}: each packet is read over the bus; \
+             DEBUG_CLR_AQL_DEV_QUEUE=0 and HSA_ALLOCATE_QUEUE_DEV_MEM=0 put rings into the host's memory",
             fields.id
         ));
     }
@@ -281,6 +288,9 @@ pub fn rang(signal: hsa_signal_t, value: i64) -> bool {
         return false;
     }
     let interceptor = interceptor::current();
+    if let Some(feature) = interceptor.and_then(|interceptor| interceptor.ports.sites) {
+        note_sites(interceptor, ring, feature);
+    }
     let worked = queue.publisher.work(|publisher| publish(publisher, queue, ring, api, interceptor));
     if !worked || ring.published.load(Ordering::Relaxed).cast_signed() <= value {
         ring.rang(value);
@@ -289,6 +299,25 @@ pub fn rang(signal: hsa_signal_t, value: i64) -> bool {
         interceptor.reaper.wake();
     }
     !ring.bypassed.load(Ordering::Relaxed)
+}
+
+/// Notes where the calling thread launches its packets from, which it is about to publish or to leave to another thread.
+#[cold]
+#[inline(never)]
+fn note_sites(interceptor: Option<&Interceptor>, ring: &Ring, feature: &dyn NameSite) {
+    if interceptor.is_none_or(Interceptor::is_outside) {
+        return;
+    }
+    // A first walk takes long: the reaper leaves the packets to this thread.
+    ring.noting.fetch_add(1, Ordering::AcqRel);
+    guard((), || {
+        let mut stack = None;
+        ring.note_sites(|object| match feature.wants(object) {
+            true => feature.site(object, stack.get_or_insert_with(Stack::here)),
+            false => 0,
+        });
+    });
+    ring.noting.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Publishes what is complete. Whatever becomes of our own work on the packets, they go to the GPU.
@@ -315,7 +344,6 @@ fn publish(
         // What is before the held packet is published now, it itself and what is behind it by and by.
         limit = if holds { ring.limit(&mut publisher.room) } else { end };
     }
-    let active = interceptor.filter(|interceptor| interceptor.is_active());
     let (mut end, mut now) = (first, None);
     let pass = ring.pass();
     loop {
@@ -325,10 +353,11 @@ fn publish(
         (end, dispatches) = ring.ready(start, limit.min(start + pass));
         // First: a process that dies meanwhile has numbers for dispatches without a record.
         ring.recorded(end);
-        if let Some(interceptor) = active.filter(|_| end > start) {
+        if let Some(interceptor) = interceptor.filter(|_| end > start) {
             // By reference: a closure that is moved is read by larger pieces than it was written by, which stalls the processor.
             guard((), &mut || {
-                let slots = (start..end).map(|index| ring.slot(index));
+                let slots = (start..end)
+                    .map(|index| (ring.slot(index), Asker { thread: ring.reserver(index), site: ring.site(index) }));
                 publisher.observe(interceptor, queue, dispatches, &mut now, slots);
             });
         }
@@ -384,6 +413,9 @@ pub(crate) fn rescue(interceptor: &'static Interceptor, queue: &'static Queue) -
     let (Some(ring), Some(api)) = (&queue.ring, calls::get()) else { return false };
     if queue.gone.load(Ordering::Acquire) {
         return false;
+    }
+    if ring.noting.load(Ordering::Acquire) > 0 {
+        return true;
     }
     let published = ring.published.load(Ordering::Relaxed);
     if ring.bypassed.load(Ordering::Relaxed) {

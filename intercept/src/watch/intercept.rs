@@ -12,6 +12,7 @@ use hsa_sys::abi::aql::{Packet, Slot};
 use hsa_sys::raw::{self, hsa_amd_queue_intercept_packet_writer, hsa_queue_t, hsa_status_t};
 
 use super::Request;
+use crate::dispatch::Asker;
 use crate::guard::guard;
 use crate::interceptor::{self, Interceptor};
 use crate::queue::Queue;
@@ -74,6 +75,9 @@ pub(crate) unsafe fn create(
     if let Some(feature) = interceptor.ports.hold {
         feature.cannot_hold(interceptor, id);
     }
+    if interceptor.ports.sites.is_some() {
+        interceptor.notice_once("no-sites", "dispatches on intercept queues have no call sites");
+    }
     Ok(handle)
 }
 
@@ -108,8 +112,9 @@ unsafe extern "C" fn handle_packets(
         unsafe { ptr::copy_nonoverlapping(from, chunk.as_mut_ptr(), length) };
         let is_dispatch = |slot: &&Slot| slot.is_dispatch(slot.load_header());
         let dispatches = chunk[..length].iter().filter(is_dispatch).count() as u64;
-        if let Some(interceptor) = interceptor::active() {
-            let mut slots = Some(chunk[..length].iter());
+        if let Some(interceptor) = interceptor::current() {
+            // The runtime may pass packets of several threads, on one of its own if the queue was full.
+            let mut slots = Some(chunk[..length].iter().map(|slot| (slot, Asker::default())));
             queue.publisher.work(|publisher| {
                 if let Some(slots) = slots.take() {
                     guard((), || publisher.observe(interceptor, queue, dispatches, &mut None, slots));

@@ -18,7 +18,7 @@ use crate::interceptor::Interceptor;
 use crate::queue::Queue;
 use logdur_system::lock;
 
-pub use completed::{Work, WorkSubject};
+pub use completed::Work;
 
 /// What `hsa_queue_create` is called with.
 #[derive(Clone, Copy)]

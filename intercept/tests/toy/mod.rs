@@ -43,7 +43,7 @@ pub(crate) struct Toy {
 }
 
 impl ChangeDispatch for Toy {
-    fn change(&self, packet: &Packet, _queue: u64) -> Option<Changed> {
+    fn change(&self, packet: &Packet, _queue: u64, _recorded: bool) -> Option<Changed> {
         if packet.kernel_object() == WITH_RESOURCE {
             let (owner, token) = (intercepted().1, u64::from(packet.grid_size()[0]));
             return Some(Changed { resource: Some(Resource { owner, token }), ..Changed::of(*packet, 3) });
@@ -108,7 +108,15 @@ pub(crate) fn intercepted() -> (&'static Interceptor, &'static Toy) {
         let toy: &'static Toy = Box::leak(Box::default());
         let records: &'static Records = Box::leak(Box::new(Records::private()));
         let numbers: &'static AddressMap = Box::leak(Box::new(AddressMap::new()));
-        let ports = Ports { change: Some(toy), hold: Some(toy), follow: vec![toy], report: toy };
+        let ports = Ports {
+            change: Some(toy),
+            hold: Some(toy),
+            window: None,
+            count: None,
+            sites: None,
+            follow: vec![toy],
+            report: toy,
+        };
         let interceptor: &'static Interceptor =
             Box::leak(Box::new(Interceptor::new(records, 1 << 20, numbers, QueueMode::Inplace, ports).unwrap()));
         let api: &'static Api = Box::leak(Box::new(api()));
@@ -269,7 +277,7 @@ impl ToyQueue {
     /// The same without the doorbell.
     pub(crate) fn write(&self, kernel: u64, completion: u64) -> u64 {
         let index = match ring_of(self.handle()) {
-            Some(ring) => ring.write_index.fetch_add(1, Ordering::AcqRel),
+            Some(ring) => ring.reserve(1),
             None => self.amd.write_dispatch_id.fetch_add(1, Ordering::AcqRel),
         };
         let mut words = [0u32; 16];

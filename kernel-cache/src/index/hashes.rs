@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-use amdgpu_code_object::container::Place;
+use amdgpu_code_object::container::CodeLocation;
 
 use super::store;
 use crate::candidate::Stamp;
@@ -30,10 +30,10 @@ pub(crate) type Key = [u8; 32];
 pub(crate) type Hashes = HashMap<Key, Hash>;
 
 /// The key of some contents.
-pub(crate) fn key(path: &Path, stamp: &Stamp, place: &Place) -> Key {
+pub(crate) fn key(path: &Path, stamp: &Stamp, place: &CodeLocation) -> Key {
     let mut hasher = blake3::Hasher::new();
     let Stamp { modified, changed, size, inode } = *stamp;
-    let Place { kind, in_host_elf, id, container_offset, container_length, offset, length } = place;
+    let CodeLocation { kind, in_host_elf, id, container_offset, container_length, offset, length } = place;
     for text in [path.as_os_str().as_bytes(), id.as_bytes()] {
         hasher.update(&(text.len() as u64).to_le_bytes()).update(text);
     }

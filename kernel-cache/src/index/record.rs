@@ -2,7 +2,7 @@
 //!
 //! Many kernels differ only by their names: the rest is written once.
 
-use amdgpu_code_object::container::{Kind, Place};
+use amdgpu_code_object::container::{CodeLocation, Kind};
 use amdgpu_code_object::{Abi, AddressSpace, KernelKind, Setting, Target, ValueKind};
 
 use super::wire::{Reader, Writer};
@@ -15,7 +15,7 @@ const FORMAT: u32 = 3;
 /// What kernels of one code object have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
-    pub(crate) place: Place,
+    pub(crate) place: CodeLocation,
     pub(crate) abi: Abi,
     pub(crate) target: Target,
     pub(crate) common: Common,
@@ -85,7 +85,7 @@ fn ordinal<T: PartialEq>(all: &[T], value: &T) -> u8 {
 
 impl Shared {
     pub(super) fn write(&self, w: &mut Writer) {
-        let Place { kind, in_host_elf, id, container_offset, container_length, offset, length } = &self.place;
+        let CodeLocation { kind, in_host_elf, id, container_offset, container_length, offset, length } = &self.place;
         w.number(ordinal(&CONTAINERS, kind));
         w.flag(*in_host_elf);
         w.text(id);
@@ -101,7 +101,7 @@ impl Shared {
 
     pub(super) fn read(r: &mut Reader<'_>) -> Option<Shared> {
         let setting = |r: &mut Reader<'_>| SETTINGS.get(r.number::<usize>()?).copied();
-        let place = Place {
+        let place = CodeLocation {
             kind: *CONTAINERS.get(r.number::<usize>()?)?,
             in_host_elf: r.flag()?,
             id: r.text()?.to_owned(),

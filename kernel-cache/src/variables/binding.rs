@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use amdgpu_code_object::{DataKind, GlobalKind, Part, StoredAddress, Unreadable, rewrite};
+use amdgpu_code_object::{AddressBits, DataKind, GlobalKind, StoredAddress, Unreadable, rewrite};
 
 use super::module::Modules;
-use super::place::{Fate, Place, Places, Problem};
+use super::place::{AddressPatch, Fate, Places, Problem};
 use super::reach::{Analysis, GROUPS, Reach, Site};
 use crate::rules::{Fact, Reason, Refusal};
 
@@ -40,7 +40,7 @@ pub enum What {
     /// Two additions become moves: where they are, and which scalar registers they write, the low half first.
     Additions([(u64, u16); 2]),
     /// An address that the loader would store, or a half of it.
-    Stored(u64, Part),
+    Stored(u64, AddressBits),
 }
 
 /// `s_mov_b32` of a literal, without the register that is written. Source: Vega ISA manual, SOP1.
@@ -75,9 +75,9 @@ impl Binding {
                     words.push((
                         at,
                         match part {
-                            Part::Whole => address.to_le_bytes().to_vec(),
-                            Part::Low => low,
-                            Part::High => high,
+                            AddressBits::Whole => address.to_le_bytes().to_vec(),
+                            AddressBits::Low => low,
+                            AddressBits::High => high,
                         },
                     ));
                     stored.insert(at);
@@ -129,12 +129,12 @@ impl Binder<'_> {
             let at = site.made.at;
             let place =
                 self.places.of_site(site).map_err(|problem| wrong(problem, &format!("s_getpc_b64 at {at:#x}")))?;
-            if place != Place::Stays && additions(site).is_none() {
+            if place != AddressPatch::Stays && additions(site).is_none() {
                 let found = format!("s_getpc_b64 at {at:#x}, whose additions have no room for a variable's address");
                 return Err(refused(Reason::Addresses, "additions of literals", found));
             }
             self.tell(site.symbol.as_ref().map(|(name, _)| &**name), site.made.target, place);
-            if place == Place::Stays {
+            if place == AddressPatch::Stays {
                 data.extend(
                     analysis.around(site.symbol.as_ref().map(|(name, base)| (&**name, *base)), site.made.target),
                 );
@@ -171,14 +171,14 @@ impl Binder<'_> {
             .map_err(|problem| wrong(problem, &format!("an address that is stored at {:#x}", slot.at)))?;
         let named = slot.symbol.as_deref().zip(slot.base).or_else(|| analysis.stored_by(slot.at, target));
         self.tell(named.map(|(name, _)| name), target, place);
-        if place == Place::Stays {
+        if place == AddressPatch::Stays {
             data.extend(analysis.around(named, target));
         }
         Ok(())
     }
 
     /// What becomes of a stored address, and the address.
-    fn place_of(&self, slot: &StoredAddress) -> Result<(Place, u64), Problem> {
+    fn place_of(&self, slot: &StoredAddress) -> Result<(AddressPatch, u64), Problem> {
         let analysis = self.places.analysis;
         let Some(base) = slot.base else {
             // What is defined elsewhere is the application's, or missing.
@@ -202,8 +202,8 @@ impl Binder<'_> {
     }
 
     /// Notes which variables an address may be of.
-    fn tell(&mut self, symbol: Option<&str>, target: u64, place: Place) {
-        if self.places.analysis.is_code(target) && place == Place::Stays {
+    fn tell(&mut self, symbol: Option<&str>, target: u64, place: AddressPatch) {
+        if self.places.analysis.is_code(target) && place == AddressPatch::Stays {
             return;
         }
         let kind = self.places.analysis.module.range(target).map(|range| range.kind);
@@ -212,8 +212,8 @@ impl Binder<'_> {
         for kind in GROUPS.into_iter().filter(|kind| kinds.contains(kind)) {
             for object in self.places.objects(kind).filter(|o| o.kind == GlobalKind::Variable && of_name(&o.name)) {
                 match (self.places.fate(object), place) {
-                    (Ok(Fate::Own), Place::Stays) => self.own.insert(object.name.clone()),
-                    (Ok(Fate::Shared { .. }), Place::Moves { .. }) => self.shared.insert(object.name.clone()),
+                    (Ok(Fate::Own), AddressPatch::Stays) => self.own.insert(object.name.clone()),
+                    (Ok(Fate::Shared { .. }), AddressPatch::Moves { .. }) => self.shared.insert(object.name.clone()),
                     _ => false,
                 };
             }
@@ -224,7 +224,7 @@ impl Binder<'_> {
     fn patches(&self) -> Vec<Patch> {
         let analysis = self.places.analysis;
         let of_code = analysis.made.values().filter_map(|site| match self.places.of_site(site) {
-            Ok(Place::Moves { module, by }) => {
+            Ok(AddressPatch::Moves { module, by }) => {
                 Some(Patch { what: additions(site)?, module, address: site.made.target.wrapping_add(by) })
             }
             _ => None,
@@ -233,7 +233,7 @@ impl Binder<'_> {
             let target = slot.base.map(|base| base.wrapping_add_signed(slot.addend));
             let is_code = target.is_some_and(|target| analysis.is_code(target));
             let (place, target) = self.place_of(slot).ok().filter(|_| !is_code)?;
-            let Place::Moves { module, by } = place else { return None };
+            let AddressPatch::Moves { module, by } = place else { return None };
             Some(Patch { what: What::Stored(slot.at, slot.part?), module, address: target.wrapping_add(by) })
         });
         of_code.chain(of_data).collect()

@@ -10,7 +10,7 @@ use super::reach::{Analysis, GROUPS, Site};
 
 /// How an address is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum AddressPatch {
     /// It leads to code, constants or variables of its own code object.
     Stays,
     /// It leads into a module of the application, at this distance.
@@ -44,7 +44,7 @@ pub(super) struct Places<'a> {
     own: HashMap<&'a str, Vec<&'a Object>>,
     candidates: HashMap<&'a str, Vec<&'a Object>>,
     /// By kind of data.
-    groups: [OnceCell<Result<Place, Problem>>; GROUPS.len()],
+    groups: [OnceCell<Result<AddressPatch, Problem>>; GROUPS.len()],
 }
 
 /// Variables that a host runtime sets up before kernels run, and which one. Source: LLVM's `offload` (`DeviceEnvironmentTy`, its RPC
@@ -190,26 +190,26 @@ impl<'a> Places<'a> {
     }
 
     /// Patches an address that code forms.
-    pub(super) fn of_site(&self, site: &Site) -> Result<Place, Problem> {
+    pub(super) fn of_site(&self, site: &Site) -> Result<AddressPatch, Problem> {
         match &site.symbol {
             Some((name, base)) => self.of_symbol(name, *base),
-            None if self.analysis.is_code(site.made.target) => Ok(Place::Stays),
+            None if self.analysis.is_code(site.made.target) => Ok(AddressPatch::Stays),
             None => self.of_address(site.made.target),
         }
     }
 
     /// Patches addresses relative to a symbol.
-    pub(super) fn of_symbol(&self, name: &str, base: u64) -> Result<Place, Problem> {
+    pub(super) fn of_symbol(&self, name: &str, base: u64) -> Result<AddressPatch, Problem> {
         let named = self.candidates.get(name).into_iter().flatten().find(|object| object.address == base);
         match named {
             Some(object) => self.of_object(object),
-            None if self.analysis.is_code(base) => Ok(Place::Stays),
+            None if self.analysis.is_code(base) => Ok(AddressPatch::Stays),
             None => self.of_address(base),
         }
     }
 
     /// Patches addresses of a symbol that the candidate does not define.
-    pub(super) fn of_external(&self, name: &str) -> Result<Place, Problem> {
+    pub(super) fn of_external(&self, name: &str) -> Result<AddressPatch, Problem> {
         let own = self.own.get(name).map(Vec::as_slice).unwrap_or_default();
         let found = match own {
             // The original's code object must refer to it as well.
@@ -219,23 +219,25 @@ impl<'a> Places<'a> {
         };
         match found[..] {
             // It is as if its own address were 0.
-            [(module, object)] => Ok(Place::Moves { module, by: object.address }),
+            [(module, object)] => Ok(AddressPatch::Moves { module, by: object.address }),
             [] => Err(Problem::new(format!("{name} of the original"), "none")),
             ref several => Err(Problem::new(format!("one {name}"), format!("{} of the application's", several.len()))),
         }
     }
 
-    pub(super) fn of_object(&self, object: &Object) -> Result<Place, Problem> {
+    pub(super) fn of_object(&self, object: &Object) -> Result<AddressPatch, Problem> {
         Ok(match self.fate(object)? {
-            Fate::Own => Place::Stays,
-            Fate::Shared { module, address } => Place::Moves { module, by: address.wrapping_sub(object.address) },
+            Fate::Own => AddressPatch::Stays,
+            Fate::Shared { module, address } => {
+                AddressPatch::Moves { module, by: address.wrapping_sub(object.address) }
+            }
         })
     }
 
     /// Patches an address of which only the value is known.
-    pub(super) fn of_address(&self, address: u64) -> Result<Place, Problem> {
+    pub(super) fn of_address(&self, address: u64) -> Result<AddressPatch, Problem> {
         if let Some(range) = self.module().range(address) {
-            return if range.kind == DataKind::Got { Ok(Place::Stays) } else { self.of_group(range.kind) };
+            return if range.kind == DataKind::Got { Ok(AddressPatch::Stays) } else { self.of_group(range.kind) };
         }
         // In front of data, behind it, or in between: of what is on the same side of the code.
         let mut places = self.analysis.beside(address).into_iter().map(|kind| self.of_group(kind));
@@ -250,9 +252,9 @@ impl<'a> Places<'a> {
     }
 
     /// Patches all addresses of a kind of data: all move by one distance, or none does.
-    fn of_group(&self, kind: DataKind) -> Result<Place, Problem> {
-        let Some(n) = GROUPS.iter().position(|group| *group == kind) else { return Ok(Place::Stays) };
-        let Some(cell) = self.groups.get(n) else { return Ok(Place::Stays) };
+    fn of_group(&self, kind: DataKind) -> Result<AddressPatch, Problem> {
+        let Some(n) = GROUPS.iter().position(|group| *group == kind) else { return Ok(AddressPatch::Stays) };
+        let Some(cell) = self.groups.get(n) else { return Ok(AddressPatch::Stays) };
         cell.get_or_init(|| self.group(kind)).clone()
     }
 
@@ -262,14 +264,14 @@ impl<'a> Places<'a> {
         module.objects.iter().filter(move |o| module.range(o.address).is_some_and(|range| range.kind == kind))
     }
 
-    fn group(&self, kind: DataKind) -> Result<Place, Problem> {
+    fn group(&self, kind: DataKind) -> Result<AddressPatch, Problem> {
         let (mut place, mut own) = (None, None);
         // A variable that is not the same is the better reason.
         let places: Result<Vec<_>, Problem> = self.objects(kind).map(|o| Ok((o, self.of_object(o)?))).collect();
         for (object, found) in places? {
             match found {
-                Place::Stays if object.kind == GlobalKind::Variable => own = Some(object),
-                Place::Stays => {}
+                AddressPatch::Stays if object.kind == GlobalKind::Variable => own = Some(object),
+                AddressPatch::Stays => {}
                 moves => match place {
                     Some((first, _)) if first != moves => {
                         let found = format!("one among its own, where {} lies otherwise", object.name);
@@ -279,7 +281,7 @@ impl<'a> Places<'a> {
                 },
             }
         }
-        let Some((place @ Place::Moves { module, by }, shared)) = place else { return Ok(Place::Stays) };
+        let Some((place @ AddressPatch::Moves { module, by }, shared)) = place else { return Ok(AddressPatch::Stays) };
         if let Some(own) = own {
             let found = format!("one of {}, which is the original's, and {}, which it has not", shared.name, own.name);
             return Err(Problem::new(EVIDENCE, found));

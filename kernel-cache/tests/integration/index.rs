@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use amdgpu_code_object::container::{Kind, Place};
+use amdgpu_code_object::container::{CodeLocation, Kind};
 use logdur_kernel_cache::{Candidate, Stamp, index};
 
 use crate::interfaces::scale;
@@ -10,7 +10,7 @@ use crate::interfaces::scale;
 const ROOT: &str = "/kernels";
 
 fn whole() -> Vec<u8> {
-    let place = Place {
+    let place = CodeLocation {
         kind: Kind::Bare,
         in_host_elf: false,
         id: String::new(),

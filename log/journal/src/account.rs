@@ -51,12 +51,19 @@ pub enum Event {
     UnseenPacket,
     /// A dispatch that was not recorded, because records have reached their limit.
     UnrecordedDispatch,
+    /// A dispatch that was not to be recorded: it was not in the window that the user wants.
+    DispatchOutside,
 }
 
 impl Event {
     /// How many there are.
-    pub(crate) const COUNT: usize = 3;
-    const NAMES: [&'static str; Event::COUNT] = ["bypassed-queues", "unseen-packets", "not-recorded"];
+    pub(crate) const COUNT: usize = 4;
+    const NAMES: [&'static str; Event::COUNT] = ["bypassed-queues", "unseen-packets", "not-recorded", "outside"];
+
+    /// Dispatches that have no record.
+    pub(crate) fn without_record(events: &[u64; Event::COUNT]) -> u64 {
+        [Event::UnrecordedDispatch, Event::DispatchOutside].map(|event| events[event as usize]).iter().sum()
+    }
 }
 
 /// The counter of dispatches whose packets were never given to the GPU.
@@ -117,8 +124,7 @@ impl Tally {
         private: bool,
         events: [u64; Event::COUNT],
     ) -> Vec<(&'static str, u64)> {
-        let not_recorded = events[Event::UnrecordedDispatch as usize];
-        let ended = self.ended().saturating_add(not_recorded);
+        let ended = self.ended().saturating_add(Event::without_record(&events));
         let rest = seen.saturating_sub(ended);
         let (unrecorded, rest) = if private { (rest, 0) } else { (0, rest) };
         let always = [("seen", seen.saturating_add(unsubmitted)), ("logged", self.logged)];

@@ -10,8 +10,10 @@ use crate::record::{Record, Shape, Times, flag};
 /// What a row is written from.
 #[derive(Debug)]
 pub struct Row<'a> {
-    /// The kernel's name, demangled; empty when it is not known.
+    /// The kernel's name; empty when it is not known.
     pub kernel: &'a str,
+    /// Its symbol, if rows have it beside the name; else empty.
+    pub symbol: &'a str,
     /// What else is known of the kernel.
     pub known: Option<&'a Kernel>,
     /// The process of the dispatch.
@@ -180,11 +182,16 @@ columns! {
     "vgprs": common Kind::Number, |row| registers(row, |registers| registers.vgprs);
     "agprs": common Kind::Number, |row| registers(row, |registers| registers.agprs);
     "sgprs": common Kind::Number, |row| registers(row, |registers| registers.sgprs);
-    "tid": common Kind::Number, |row| number(row.thread());
+    "tid": own Kind::Number, |row| number(Some(row.record.thread.load(Ordering::Relaxed).into()).filter(|&tid| tid != 0));
     "code": common Kind::Text, |row| match row.known.map_or("", |kernel| &kernel.code) {
         "" => Cell::Nothing,
         name => Cell::Text(name),
     };
+    "symbol": common Kind::Text, |row| match row.symbol {
+        "" => Cell::Nothing,
+        symbol => Cell::Text(symbol),
+    };
+    "site": own Kind::Number, |row| number(Some(row.record.site.load(Ordering::Relaxed).into()).filter(|&site| site != 0));
 }
 
 fn registers<'a>(row: &Row<'a>, of: impl Fn(&Registers) -> Option<u32>) -> Cell<'a> {
@@ -244,11 +251,6 @@ impl Row<'_> {
     /// The bytes of a copy.
     fn copied_bytes(&self) -> Option<u64> {
         (self.operation() == Operation::Copy).then(|| self.record.copied_bytes().load(Ordering::Relaxed))
-    }
-
-    /// The thread of a range or mark.
-    fn thread(&self) -> Option<u64> {
-        self.operation().is_marker().then(|| self.record.thread().load(Ordering::Relaxed))
     }
 
     fn of_dispatch<'c>(&self, cell: Cell<'c>) -> Cell<'c> {

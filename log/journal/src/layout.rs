@@ -21,10 +21,12 @@ use crate::names::UNKNOWN;
 
 /// Bytes before the first chunk, a multiple of the page.
 pub const HEADER_BYTES: usize = 4 * 4096;
-/// `LDRECORD`, as bytes in the file.
-pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"LDRECORD");
+/// How a file of records begins.
+pub const RECORDS_MAGIC: [u8; 8] = *b"LDRECORD";
+/// The same, as it is stored.
+pub(crate) const MAGIC: u64 = u64::from_ne_bytes(RECORDS_MAGIC);
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 9;
+pub(crate) const VERSION: u32 = 12;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod columns;
 pub mod compare;
 pub mod copies;
+pub mod filter;
 pub mod layout;
 pub mod left;
 pub mod lines;
@@ -23,7 +24,8 @@ pub mod rows;
 pub mod snapshot;
 pub mod store;
 
-pub use names::{Kernel, Operation, Registers};
+pub use filter::{Choice, Filter, RowFilter};
+pub use names::{Kernel, Naming, Operation, Registers};
 pub use process::Process;
 pub use record::{BLOCK_BYTES, BLOCK_RECORDS, Block, Fate, Record, Shape, State, Times, flag};
 pub use store::{Origin, Records};

@@ -143,6 +143,15 @@ impl Lines {
         }
     }
 
+    /// A line that says where a kernel is launched from: return addresses, the innermost first. CSV has the list as JSON has it.
+    pub fn site(self, to: &mut Vec<u8>, pid: u64, number: u64, frames: &[String]) {
+        let list = serde_json::json!(frames);
+        _ = match self.0 {
+            Format::Csv | Format::CsvSafe => writeln!(to, "# site {number}: pid={pid} frames={list}"),
+            Format::Json => writeln!(to, "{{\"site\":{number},\"pid\":{pid},\"frames\":{list}}}"),
+        };
+    }
+
     /// A line that says where the records of a process are. CSV has the path as a word of a shell, JSON as text.
     pub fn records(self, to: &mut Vec<u8>, pid: u32, path: &Path) {
         match self.0 {
@@ -314,6 +323,7 @@ mod tests {
             &mut line,
             &Row {
                 kernel: name,
+                symbol: "",
                 known: Some(&Kernel {
                     kernarg_size: Some(24),
                     registers: Registers { vgprs: Some(32), agprs: None, sgprs: Some(18) },
@@ -336,7 +346,7 @@ mod tests {
     #[test]
     fn the_header_begins_with_logdurations_columns_and_is_never_shortened() {
         let header = Lines::of(Format::Csv).header();
-        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs,tid,code";
+        let known = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs,tid,code,symbol,site";
         assert!(header.starts_with(known), "{header}");
     }
 
@@ -356,7 +366,7 @@ mod tests {
         let line = row(Format::Csv, "f<char, '\"'>(int)", Some((100, 150)));
         assert_eq!(
             line,
-            "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,,dispatch,,17,2,32,,18,,\"lib.so#1a2b\"\n"
+            "\"f<char, '\"\"'>(int)\",7,100,150,50,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,,,dispatch,,17,2,32,,18,,\"lib.so#1a2b\",,\n"
         );
     }
 
@@ -375,7 +385,7 @@ mod tests {
         let line = row(Format::Csv, "k", None);
         assert_eq!(
             line,
-            "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,,dispatch,,17,2,32,,18,,\"lib.so#1a2b\"\n"
+            "\"k\",7,,,,3,0,5,1024x2x1,256x1x1,512,0,24,0x7f001000,incomplete,,dispatch,,17,2,32,,18,,\"lib.so#1a2b\",,\n"
         );
     }
 

@@ -34,3 +34,27 @@ pub const CONNECT: &CStr = c"logdur_markers_connect";
 pub type End = extern "C" fn() -> u64;
 /// Its name.
 pub const END: &CStr = c"logdur_markers_end";
+
+/// What an application passes that a condition may depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Passage {
+    /// A range begins.
+    Begins,
+    /// A range ends.
+    Ends,
+    /// A range ended before the watcher was connected.
+    Missed,
+    /// `roctxProfilerResume`.
+    Resumes,
+    /// `roctxProfilerPause`.
+    Pauses,
+}
+
+/// Takes a passage, and the name of the range: UTF-8 with so many bytes, valid during the call.
+pub type Pass = unsafe extern "C" fn(Passage, *const u8, usize);
+
+/// The function that connects what takes passages, or with `None` nothing. Ranges that are open begin for it.
+pub type Watch = extern "C" fn(Option<Pass>);
+/// Its name.
+pub const WATCH: &CStr = c"logdur_markers_watch";

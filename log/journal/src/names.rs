@@ -23,6 +23,25 @@ pub enum Operation {
     Mark = 3,
 }
 
+/// Which names of kernels rows have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Naming {
+    /// The demangled ones.
+    #[default]
+    Demangled = 0,
+    /// The symbols.
+    Mangled = 1,
+    /// The demangled ones, and the symbols in a column of their own.
+    Both = 2,
+}
+
+impl Naming {
+    pub(crate) fn of(number: u32) -> Option<Naming> {
+        [Naming::Demangled, Naming::Mangled, Naming::Both].into_iter().find(|naming| *naming as u32 == number)
+    }
+}
+
 /// A kernel as records name it, by a number; or what is copied from where to where; or the text of a range or mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kernel {
@@ -56,16 +75,19 @@ pub struct Registers {
 }
 
 impl Kernel {
-    /// True if a filter of kernels does not keep its rows out of the log.
-    pub fn is_wanted(&self, filter: &Regex) -> bool {
-        self.operation != Operation::Dispatch || is_named(&self.symbol, filter)
+    /// The name in rows, without control characters.
+    pub fn shown(&self, naming: Naming) -> String {
+        match (self.operation, naming) {
+            (Operation::Dispatch, Naming::Demangled | Naming::Both) => demangle(&self.symbol),
+            _ => escaped(&self.symbol),
+        }
     }
 
-    /// The name in rows: demangled if it is a kernel's, and without control characters.
-    pub fn shown(&self) -> String {
-        match self.operation {
-            Operation::Dispatch => demangle(&self.symbol),
-            Operation::Copy | Operation::Range | Operation::Mark => escaped(&self.symbol),
+    /// The symbol that rows have beside the name, without control characters; empty if they have none.
+    pub fn shown_beside(&self, naming: Naming) -> String {
+        match (self.operation, naming) {
+            (Operation::Dispatch, Naming::Both) => escaped(&self.symbol),
+            _ => String::new(),
         }
     }
 }
@@ -145,6 +167,26 @@ mod tests {
         }
         assert!(!is_named(symbol, &Regex::new("^float").expect("a pattern")));
         assert_eq!(names("gemm"), ["gemm"]);
+    }
+
+    #[test]
+    fn rows_have_the_names_of_kernels_that_are_asked_for_and_other_work_has_one_name() {
+        let of = |operation, naming| {
+            let kernel = Kernel { operation, symbol: "_Z3addPf\u{1b}".to_owned(), ..Kernel::default() };
+            let plain = Kernel { symbol: "_Z3addPf".to_owned(), ..kernel.clone() };
+            [kernel.shown(naming), plain.shown(naming), kernel.shown_beside(naming)]
+        };
+        let escaped = "_Z3addPf\\u001b";
+        for (naming, plain, beside) in [
+            (Naming::Demangled, "add(float*)", ""),
+            (Naming::Mangled, "_Z3addPf", ""),
+            (Naming::Both, "add(float*)", escaped),
+        ] {
+            assert_eq!(of(Operation::Dispatch, naming), [escaped, plain, beside], "{naming:?}");
+            assert_eq!(of(Operation::Range, naming), [escaped, "_Z3addPf", ""], "{naming:?}");
+            assert_eq!(Naming::of(naming as u32), Some(naming));
+        }
+        assert_eq!(Naming::of(3), None);
     }
 
     #[test]

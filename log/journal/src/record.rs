@@ -104,7 +104,10 @@ pub struct Record {
     subject: AtomicU64,
     /// Number of the dispatch in its process, from 0.
     pub id: AtomicU64,
-    reserved: AtomicU64,
+    /// The number of the thread that asked for it; 0 if it is not known.
+    pub thread: AtomicU32,
+    /// The number of the place that it was launched from; 0 if it is not known.
+    pub site: AtomicU32,
     // As in the packet where that is possible: words of eight bytes go from there to here.
     kernel_and_grid_x: AtomicU64,
     grid_y_and_z: AtomicU64,
@@ -186,11 +189,6 @@ impl Record {
 
     /// Of a copy: its bytes.
     pub fn copied_bytes(&self) -> &AtomicU64 {
-        &self.subject
-    }
-
-    /// Of a range or a mark: the number of its thread.
-    pub fn thread(&self) -> &AtomicU64 {
         &self.subject
     }
 

@@ -15,13 +15,13 @@ use std::time::Duration;
 use logdur_system::path::Target;
 use logdur_system::patient;
 use logdur_system::text::one_line;
-use regex::Regex;
 
 use crate::account::{NOT_SUBMITTED, Tally};
 use crate::appended;
 use crate::columns::{self, Late, Row};
+use crate::filter::Filter;
 use crate::lines::{Format, Lines};
-use crate::names::{Kernel, Operation};
+use crate::names::{Kernel, Naming, Operation};
 use crate::record::{State, flag};
 use crate::snapshot::{Dispatch, Snapshot};
 
@@ -59,8 +59,9 @@ pub struct Written {
 pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missing {
     let lines = Lines::of(format);
     let late = if snapshot.is_alive() { Late::InFlight } else { Late::TimesLost };
-    let filter = snapshot.origin.as_ref().and_then(|o| o.filter.as_deref()).and_then(|f| Regex::new(f).ok());
-    let mut names: HashMap<u32, (String, bool)> = HashMap::new();
+    let filter = snapshot.origin.as_ref().map_or_else(Filter::default, |origin| Filter::new(&origin.filter).0);
+    let naming = snapshot.origin.as_ref().map_or_else(Naming::default, |origin| origin.naming);
+    let mut names: HashMap<u32, ([String; 2], bool)> = HashMap::new();
     let mut tally = snapshot.ended;
     let mut rows = Vec::new();
     let mut in_flight: BTreeMap<String, Vec<u64>> = BTreeMap::new();
@@ -68,16 +69,16 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
         let record = &dispatch.record;
         let number = record.shape().kernel;
         let kernel = snapshot.kernel(number);
-        let (name, wanted) = names.entry(number).or_insert_with(|| {
-            let name = kernel.map_or(String::new(), Kernel::shown);
-            let wanted = filter.as_ref().is_none_or(|f| kernel.map_or_else(|| f.is_match(""), |k| k.is_wanted(f)));
-            (name, wanted)
+        let (texts, wanted) = names.entry(number).or_insert_with(|| {
+            let texts = kernel.map(|kernel| [kernel.shown(naming), kernel.shown_beside(naming)]);
+            let wanted = filter.choice(kernel).has_rows();
+            (texts.unwrap_or_default(), wanted)
         });
         if record.state() == State::InFlight {
-            in_flight.entry(name.clone()).or_default().push(record.id.load(Ordering::Relaxed));
+            in_flight.entry(texts[0].clone()).or_default().push(record.id.load(Ordering::Relaxed));
         }
-        if *wanted {
-            rows.push(row(snapshot, lines, dispatch, (name, kernel), late, &mut tally));
+        if *wanted && filter.is_of(kernel, dispatch.agent) {
+            rows.push(row(snapshot, lines, dispatch, (texts, kernel), late, &mut tally));
         } else {
             tally.filtered = tally.filtered.saturating_add(1);
         }
@@ -107,7 +108,7 @@ fn row(
     snapshot: &Snapshot,
     lines: Lines,
     dispatch: &Dispatch,
-    (name, kernel): (&str, Option<&Kernel>),
+    ([name, symbol], kernel): (&[String; 2], Option<&Kernel>),
     late: Late,
     tally: &mut Tally,
 ) -> Vec<u8> {
@@ -131,6 +132,7 @@ fn row(
     let mut line = Vec::new();
     let row = Row {
         kernel: name,
+        symbol,
         known: kernel,
         process: snapshot.process(),
         dispatch: columns::dispatch(record, operation, snapshot.host_clock),

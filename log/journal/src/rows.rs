@@ -46,6 +46,8 @@ struct Own {
     before: Text,
     /// `before` and a cell without flags.
     with_no_flags: Text,
+    /// `before` and an empty cell.
+    with_nothing: Text,
     /// The last number in the cell without its [`LOW_DIGITS`]; 0 before there was one.
     high: u64,
     /// `before` and the digits of `high`.
@@ -105,6 +107,7 @@ impl<'a, I: Iterator<Item = &'a mut Own>> Cells for OwnCells<'_, I> {
         self.end = match cell {
             Cell::Number(number) => own.number(self.line, self.end, number),
             Cell::Flags(flags) if flags.is_empty() => own.with_no_flags.write(self.line, self.end),
+            Cell::Nothing => own.with_nothing.write(self.line, self.end),
             other => own.other(self.lines, self.line, self.end, &other),
         };
     }
@@ -131,9 +134,18 @@ impl Template {
 
 impl Own {
     fn after(lines: Lines, before: Vec<u8>) -> Own {
-        let mut no_flags = before.clone();
-        lines.cell(&mut no_flags, &Cell::Flags(Flags::default()));
-        Own { before: Text::of(&before), with_no_flags: Text::of(&no_flags), high: 0, with_high: Text::of(&before) }
+        let with = |cell: Cell<'_>| {
+            let mut text = before.clone();
+            lines.cell(&mut text, &cell);
+            Text::of(&text)
+        };
+        Own {
+            before: Text::of(&before),
+            with_no_flags: with(Cell::Flags(Flags::default())),
+            with_nothing: with(Cell::Nothing),
+            high: 0,
+            with_high: Text::of(&before),
+        }
     }
 
     /// Writes what stands before the cell, and a number in decimal. Returns where it ends.
@@ -253,6 +265,8 @@ mod tests {
                 let grid = [64 << (n % 3), 1 + (n % 2) as u32, 1];
                 let shape = Shape { kernel, grid, workgroup: [64, 1, 1], lds_bytes: kernel % 5, ..Shape::default() };
                 record.id.store(n * 977_777 * n, Ordering::Relaxed);
+                record.site.store((n % 3) as u32, Ordering::Relaxed);
+                record.thread.store((n % 5) as u32 * 900_000, Ordering::Relaxed);
                 record.kernel_object().store(0x7f00_0000 + u64::from(kernel), Ordering::Relaxed);
                 record.set_flags(if n.is_multiple_of(11) { flag::SHARED_SIGNAL } else { 0 });
                 let start = 1_700_000_000_000_000_000 + n * n * 31;
@@ -265,6 +279,7 @@ mod tests {
                 };
                 let row = Row {
                     kernel: &format!("=f<{kernel}, \"\">()"),
+                    symbol: if kernel.is_multiple_of(7) { "" } else { "_Z1fv" },
                     known: Some(&known).filter(|_| kernel != 4),
                     process: Process { pid: 17, rank: None },
                     dispatch: (!n.is_multiple_of(13)).then_some(start),

@@ -16,11 +16,12 @@ use thiserror::Error;
 
 use crate::account::{Event, Tally};
 use crate::clock::Line;
+use crate::filter::RowFilter;
 use crate::layout::{
     CHUNK_ALIGN, CHUNK_MAGIC, ChunkHead, Fields, HEADER_BYTES, Header, Kind, MAGIC, MAX_AGENTS, VERSION, copied,
 };
 use crate::lines::Format;
-use crate::names::{Kernel, Operation, Registers};
+use crate::names::{Kernel, Naming, Operation, Registers};
 use crate::process::{self, Process};
 use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
 use crate::store::Origin;
@@ -220,7 +221,7 @@ impl Snapshot {
     /// the records cannot be read.
     pub fn without_record(&self) -> u64 {
         let read = self.ended.ended().saturating_add(self.dispatches.len() as u64);
-        let others = read.saturating_add(self.events[Event::UnrecordedDispatch as usize]);
+        let others = read.saturating_add(Event::without_record(&self.events));
         if self.private || self.lives { 0 } else { self.seen.saturating_sub(others) }
     }
 
@@ -328,6 +329,11 @@ fn next_chunk(bytes: &[u8], at: usize) -> usize {
     (at + step..bytes.len()).step_by(step).find(is_chunk).unwrap_or(bytes.len())
 }
 
+/// A text that may be none; `None` if the fields end before.
+fn known_text<'f>(fields: &mut Fields<'f>) -> Option<Option<&'f [u8]>> {
+    if fields.number()? == 0 { Some(None) } else { Some(Some(fields.text()?)) }
+}
+
 fn origin(fields: &mut Fields<'_>) -> Option<Origin> {
     let format = match fields.number()? {
         0 => Format::Csv,
@@ -335,9 +341,13 @@ fn origin(fields: &mut Fields<'_>) -> Option<Origin> {
         2 => Format::CsvSafe,
         _ => return None,
     };
-    let mut text =
-        || -> Option<Option<&[u8]>> { if fields.number()? == 0 { Some(None) } else { Some(Some(fields.text()?)) } };
-    let log = text()?.map(|path| PathBuf::from(OsStr::from_bytes(path)));
-    let filter = text()?.map(|filter| String::from_utf8_lossy(filter).into_owned());
-    Some(Origin { format, log, filter, rank: fields.known()? })
+    let log = known_text(fields)?.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    let expression = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+    let only = known_text(fields)?.map(expression);
+    let rank = fields.known()?;
+    let except = known_text(fields)?.map(expression);
+    let pairs = 0..fields.number()?;
+    let agents = pairs.map(|_| Some(fields.number()?..=fields.number()?)).collect::<Option<_>>()?;
+    let naming = Naming::of(fields.number()?)?;
+    Some(Origin { format, log, filter: RowFilter { only, except, agents }, rank, naming })
 }

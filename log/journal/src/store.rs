@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use logdur_system::lock;
 use logdur_system::signals::Quiet;
 
+use crate::filter::RowFilter;
 use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
 use crate::left;
 use crate::lines::Format;
-use crate::names::{Kernel, Registers};
+use crate::names::{Kernel, Naming, Registers};
 use crate::pages;
 use crate::process;
 use crate::record::{BLOCK_BYTES, Block};
@@ -39,10 +40,12 @@ pub struct Origin {
     pub format: Format,
     /// The file; `None` for the standard output.
     pub log: Option<PathBuf>,
-    /// Only kernels whose name matches.
-    pub filter: Option<String>,
+    /// Which dispatches have rows.
+    pub filter: RowFilter,
     /// The process's rank in a parallel job.
     pub rank: Option<u32>,
+    /// Which names of kernels rows have.
+    pub naming: Naming,
 }
 
 impl Origin {
@@ -53,7 +56,11 @@ impl Origin {
         };
         let body = Body::default().number(self.format as u32);
         let body = text(body, self.log.as_ref().map(|p| p.as_os_str()));
-        text(body, self.filter.as_ref().map(OsStr::new)).known(self.rank).bytes()
+        let RowFilter { only, except, agents } = &self.filter;
+        let body = text(body, only.as_ref().map(OsStr::new)).known(self.rank);
+        let body = text(body, except.as_ref().map(OsStr::new)).number(agents.len() as u32);
+        let body = agents.iter().fold(body, |body, range| body.number(*range.start()).number(*range.end()));
+        body.number(self.naming as u32).bytes()
     }
 }
 
@@ -387,7 +394,13 @@ mod tests {
     #[test]
     fn a_block_at_rest_takes_no_room_in_memory_or_its_file_and_is_empty_when_it_is_used_again() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let origin = Origin { format: Format::Csv, log: None, filter: None, rank: None };
+        let origin = Origin {
+            format: Format::Csv,
+            log: None,
+            filter: RowFilter::default(),
+            rank: None,
+            naming: Naming::Demangled,
+        };
         let (in_file, _) = Records::create(folder.path(), &origin).unwrap();
         for records in [in_file, Records::private()] {
             let used = || records.path().map(|path| path.metadata().unwrap().blocks() * 512);

@@ -4,12 +4,13 @@ use std::fs;
 
 use logdur_journal::lines::Format;
 use logdur_journal::snapshot::Snapshot;
-use logdur_journal::{BLOCK_BYTES, Origin, Records, State};
+use logdur_journal::{BLOCK_BYTES, Naming, Origin, Records, RowFilter, State};
 
 #[test]
 fn when_the_file_cannot_grow_records_are_in_private_memory_and_the_file_stays_readable() {
     let folder = tempfile::tempdir().unwrap();
-    let origin = Origin { format: Format::Csv, log: None, filter: None, rank: None };
+    let origin =
+        Origin { format: Format::Csv, log: None, filter: RowFilter::default(), rank: None, naming: Naming::Demangled };
     let (records, _) = Records::create(folder.path(), &origin).unwrap();
     let first = records.blocks(2);
     let path = records.path().unwrap().to_owned();

@@ -8,22 +8,27 @@ use logdur_journal::clock::Line;
 use logdur_journal::lines::Format;
 use logdur_journal::recover::{self, Written};
 use logdur_journal::snapshot::Snapshot;
-use logdur_journal::{Block, Fate, Origin, Records, Shape, State};
+use logdur_journal::{Block, Fate, Kernel, Naming, Origin, Records, RowFilter, Shape, State};
 
 /// A process that has dispatched ten kernels: 0 to 2 are in the log and marked, 3 filtered, 4 to 6 were being written, 7
 /// is done, 8 and 9 in flight; one more has a number and no packet.
-struct Left {
+struct DeadProcess {
     folder: tempfile::TempDir,
     records: Records,
     path: PathBuf,
 }
 
-impl Left {
-    fn new() -> Left {
+impl DeadProcess {
+    fn new() -> DeadProcess {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log.csv");
-        let origin =
-            Origin { format: Format::Csv, log: Some(log), filter: Some("^(add|sub)".to_owned()), rank: Some(3) };
+        let origin = Origin {
+            format: Format::Csv,
+            log: Some(log),
+            filter: RowFilter { only: Some("^(add|sub)".to_owned()), ..RowFilter::default() },
+            rank: Some(3),
+            naming: Naming::Demangled,
+        };
         let (records, earlier) = Records::create(folder.path(), &origin).unwrap();
         assert_eq!(earlier, [] as [PathBuf; 0]);
         records.agent(0, "gfx90a", "A GPU");
@@ -60,7 +65,7 @@ impl Left {
         }
         records.header().next_id().store(11, Ordering::Relaxed);
         let path = records.path().unwrap().to_owned();
-        Left { folder, records, path }
+        DeadProcess { folder, records, path }
     }
 
     /// The file as it would be when the process has ended: of a number that no process has.
@@ -79,7 +84,7 @@ impl Left {
 
 #[test]
 fn a_recovered_row_names_its_process_and_the_registers_of_its_kernel() {
-    let left = Left::new();
+    let left = DeadProcess::new();
     let snapshot = Snapshot::parse(&left.of_the_dead()).unwrap();
     recover::missing(&snapshot, Format::Csv, None).append(&left.log(), true).unwrap();
     let rows = rows(&left.log());
@@ -98,7 +103,7 @@ fn rows(log: &Path) -> Vec<String> {
 
 #[test]
 fn rows_that_the_log_has_are_not_doubled_wherever_the_process_was_stopped_in_writing_them() {
-    let left = Left::new();
+    let left = DeadProcess::new();
     let snapshot = Snapshot::parse(&left.of_the_dead()).unwrap();
     let missing = recover::missing(&snapshot, Format::Csv, None);
     let mut whole = Vec::new();
@@ -128,7 +133,7 @@ fn rows_that_the_log_has_are_not_doubled_wherever_the_process_was_stopped_in_wri
 
 #[test]
 fn a_torn_line_that_is_no_row_of_ours_is_ended_and_noted() {
-    let left = Left::new();
+    let left = DeadProcess::new();
     let snapshot = Snapshot::parse(&left.of_the_dead()).unwrap();
     fs::write(left.log(), "kernel\n\"somebody else's").unwrap();
     recover::missing(&snapshot, Format::Csv, Some("was killed")).append(&left.log(), false).unwrap();
@@ -139,7 +144,7 @@ fn a_torn_line_that_is_no_row_of_ours_is_ended_and_noted() {
 
 #[test]
 fn a_process_that_runs_is_shown_as_it_is_now() {
-    let left = Left::new();
+    let left = DeadProcess::new();
     let snapshot = Snapshot::read(&left.path).unwrap();
     assert!(snapshot.is_alive());
     let mut text = Vec::new();
@@ -150,7 +155,7 @@ fn a_process_that_runs_is_shown_as_it_is_now() {
 
 #[test]
 fn a_block_that_is_being_emptied_counts_once_wherever_that_stops() {
-    let left = Left::new();
+    let left = DeadProcess::new();
     let count = || {
         let snapshot = Snapshot::read(&left.path).unwrap();
         let mut text = Vec::new();
@@ -172,9 +177,44 @@ fn a_block_that_is_being_emptied_counts_once_wherever_that_stops() {
 }
 
 #[test]
+fn the_filters_of_the_dead_process_choose_the_rows_of_recovery() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows_with = |filter: RowFilter| {
+        let origin =
+            Origin { format: Format::Csv, log: None, filter: filter.clone(), rank: None, naming: Naming::Demangled };
+        let (records, _) = Records::create(folder.path(), &origin).unwrap();
+        let kernel = |symbol: &str| Kernel { symbol: symbol.to_owned(), ..Kernel::default() };
+        records.kernels([(1, &kernel("add")), (2, &kernel("sub"))].into_iter());
+        for (agent, block) in (0..).zip(records.blocks(2)) {
+            // SAFETY: blocks live as long as the process.
+            let block: &'static Block = unsafe { block.as_ref() };
+            block.assign(1, agent);
+            for (i, record) in block.records.iter().enumerate().take(2) {
+                record.id.store((2 * agent + i) as u64, Ordering::Relaxed);
+                record.set_shape(Shape { kernel: 1 + i as u32, ..Shape::default() });
+                record.set_state(State::InFlight);
+            }
+        }
+        let snapshot = Snapshot::read(records.path().unwrap()).unwrap();
+        records.remove();
+        assert_eq!(snapshot.origin.as_ref().unwrap().filter, filter);
+        let mut out = Vec::new();
+        recover::missing(&snapshot, Format::Csv, None).print(&mut out, true).unwrap();
+        String::from_utf8(out).unwrap().lines().filter(|line| line.starts_with('"')).count()
+    };
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(rows_with(RowFilter::default()), 4);
+    assert_eq!(rows_with(RowFilter { except: text("^sub$"), ..RowFilter::default() }), 2);
+    assert_eq!(rows_with(RowFilter { agents: vec![1..=1, 3..=9], ..RowFilter::default() }), 2);
+    assert_eq!(rows_with(RowFilter { only: text("a"), except: text("u"), agents: vec![0..=0] }), 1);
+    assert_eq!(rows_with(RowFilter { only: text("a"), except: text("."), agents: Vec::new() }), 0);
+}
+
+#[test]
 fn a_name_that_is_taken_is_left_alone_and_told() {
-    let left = Left::new();
-    let origin = Origin { format: Format::Csv, log: None, filter: None, rank: None };
+    let left = DeadProcess::new();
+    let origin =
+        Origin { format: Format::Csv, log: None, filter: RowFilter::default(), rank: None, naming: Naming::Demangled };
     let before = fs::read(&left.path).unwrap();
     let (second, earlier) = Records::create(left.folder.path(), &origin).unwrap();
     assert_eq!(earlier, std::slice::from_ref(&left.path));
@@ -186,7 +226,7 @@ fn a_name_that_is_taken_is_left_alone_and_told() {
 
 #[test]
 fn whatever_the_bytes_are_the_reader_says_what_it_makes_of_them() {
-    let bytes = Left::new().of_the_dead();
+    let bytes = DeadProcess::new().of_the_dead();
     // Seeded, so that a failure can be repeated: xorshift.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = |below: usize| {

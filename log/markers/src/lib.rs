@@ -4,7 +4,7 @@
 //! A range is passed on when it ends. What ends before the HSA runtime has loaded `liblogdur.so` waits here.
 //!
 //! # Threads
-//! Any. No lock is held while another library is called.
+//! Any. No lock is held while another library is called, but for the function of `liblogdur.so` that watches ranges: it calls nothing back.
 
 // Loaded into processes of others.
 #![deny(
@@ -21,8 +21,8 @@ mod receiver;
 mod roctx;
 mod state;
 
-pub use receiver::{logdur_markers_connect, logdur_markers_end};
+pub use receiver::{logdur_markers_connect, logdur_markers_end, logdur_markers_watch};
 pub use roctx::{
-    roctx_version_major, roctx_version_minor, roctxMarkA, roctxRangePop, roctxRangePushA, roctxRangeStartA,
-    roctxRangeStop,
+    roctx_version_major, roctx_version_minor, roctxMarkA, roctxProfilerPause, roctxProfilerResume, roctxRangePop,
+    roctxRangePushA, roctxRangeStartA, roctxRangeStop,
 };

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use logdur_journal::Operation;
+use logdur_journal::markers::{Pass, Passage};
 
 use crate::receiver::Ended;
 
@@ -15,6 +16,16 @@ pub(crate) struct Ranges {
     started: HashMap<u64, Open>,
     /// The last number that was given to a range.
     last: u64,
+    /// What is told of ranges when they begin and end. It calls nothing of this library: locks may be held.
+    watch: Option<Pass>,
+}
+
+/// Tells what watches ranges, if anything does.
+pub(crate) fn passes(watch: Option<Pass>, passage: Passage, name: &str) {
+    if let Some(watch) = watch {
+        // SAFETY: the name lives during the call, and `liblogdur.so` is never unloaded.
+        unsafe { watch(passage, name.as_ptr(), name.len()) };
+    }
 }
 
 struct Open {
@@ -40,6 +51,7 @@ pub(crate) fn thread() -> u32 {
 impl Ranges {
     /// Begins a range of a thread, within its last one. Returns how many contain it.
     pub(crate) fn push(&mut self, thread: u32, text: Box<str>, start: u64) -> usize {
+        passes(self.watch, Passage::Begins, &text);
         let pushed = self.pushed.entry(thread).or_default();
         pushed.push(Open { thread, text, start });
         pushed.len() - 1
@@ -62,6 +74,7 @@ impl Ranges {
             self.last += 1;
             self.last
         });
+        passes(self.watch, Passage::Begins, &text);
         self.started.insert(number, Open { thread, text, start });
         number
     }
@@ -69,6 +82,21 @@ impl Ranges {
     /// Ends a range; `None` if there is none with this number.
     pub(crate) fn stop(&mut self, number: u64, end: u64) -> Option<Ended> {
         self.started.remove(&number).map(|open| open.ended(end))
+    }
+
+    /// Something watches ranges from now on, or nothing. True if something did.
+    pub(crate) fn watch(&mut self, watch: Option<Pass>) -> bool {
+        std::mem::replace(&mut self.watch, watch).is_some()
+    }
+
+    /// What watches ranges.
+    pub(crate) fn watching(&self) -> Option<Pass> {
+        self.watch
+    }
+
+    /// The names of ranges that have not ended.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.pushed.values().flatten().chain(self.started.values()).map(|open| &*open.text)
     }
 
     /// Every range, without an end.

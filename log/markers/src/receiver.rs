@@ -1,9 +1,10 @@
 //! Where ranges and marks go.
 
 use logdur_journal::Operation;
-use logdur_journal::markers::{Marker, Receive};
+use logdur_journal::markers::{Marker, Pass, Passage, Receive};
 use logdur_system::lock;
 
+use crate::open::passes;
 use crate::state::{State, guard};
 
 /// Markers that wait at most. A program that marks more before it uses a GPU loses the rest, which are counted.
@@ -67,6 +68,23 @@ pub extern "C" fn logdur_markers_connect(receive: Option<Receive>) {
     });
 }
 
+/// Connects what watches ranges. A first watcher is told of ranges that have ended, as missed, and of open ones, as if they began now.
+/// When a runtime is started again, its watcher knows them.
+#[unsafe(no_mangle)]
+pub extern "C" fn logdur_markers_watch(watch: Option<Pass>) {
+    guard((), |state| {
+        // None begins or ends meanwhile.
+        let mut ranges = lock(&state.ranges);
+        if ranges.watch(watch) {
+            return;
+        }
+        let receiver = lock(&state.receiver);
+        let missed = receiver.waiting.iter().filter(|ended| ended.operation == Operation::Range);
+        missed.for_each(|ended| passes(watch, Passage::Missed, &ended.text));
+        ranges.names().for_each(|name| passes(watch, Passage::Begins, name));
+    });
+}
+
 /// The process ends: ranges that are open are passed on without an end. Returns how many markers were not taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn logdur_markers_end() -> u64 {
@@ -76,4 +94,34 @@ pub extern "C" fn logdur_markers_end() -> u64 {
         let receiver = lock(&state.receiver);
         receiver.lost + receiver.waiting.len() as u64
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::roctx::{roctxRangePop, roctxRangePushA};
+
+    static TOLD: Mutex<Vec<(Passage, String)>> = Mutex::new(Vec::new());
+
+    unsafe extern "C" fn told(passage: Passage, name: *const u8, length: usize) {
+        // SAFETY: the library passes a name with that many bytes.
+        let name = unsafe { std::slice::from_raw_parts(name, length) };
+        lock(&TOLD).push((passage, String::from_utf8_lossy(name).into_owned()));
+    }
+
+    #[test]
+    fn a_watcher_that_is_connected_again_is_not_told_twice_of_a_range() {
+        // SAFETY: the text ends with a zero.
+        let push = |name: &'static std::ffi::CStr| unsafe { roctxRangePushA(name.as_ptr()) };
+        push(c"early");
+        roctxRangePop();
+        push(c"open");
+        logdur_markers_watch(Some(told));
+        logdur_markers_watch(Some(told));
+        roctxRangePop();
+        let expected = [(Passage::Missed, "early"), (Passage::Begins, "open"), (Passage::Ends, "open")];
+        assert_eq!(*lock(&TOLD), expected.map(|(passage, name)| (passage, name.to_owned())));
+    }
 }

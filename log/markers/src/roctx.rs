@@ -4,11 +4,12 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use logdur_journal::Operation;
+use logdur_journal::markers::Passage;
 use logdur_system::lock;
 
-use crate::open::{now, thread};
+use crate::open::{now, passes, thread};
 use crate::receiver::{Ended, pass};
-use crate::state::guard;
+use crate::state::{State, guard};
 
 /// The version of the interface without a library behind this one.
 const VERSION: (u32, u32) = (4, 1);
@@ -87,7 +88,7 @@ pub extern "C" fn roctxRangePop() -> c_int {
     let ours = guard(-1, |state| {
         let popped = lock(&state.ranges).pop(thread(), now());
         let Some((level, ended)) = popped else { return -1 };
-        pass(state, ended);
+        ends(state, ended);
         level as c_int
     });
     next!(roctxRangePop() as unsafe extern "C" fn() -> c_int).unwrap_or(ours)
@@ -112,7 +113,33 @@ pub unsafe extern "C" fn roctxRangeStartA(message: *const c_char) -> u64 {
 pub extern "C" fn roctxRangeStop(number: u64) {
     guard((), |state| {
         let ended = lock(&state.ranges).stop(number, now());
-        ended.into_iter().for_each(|ended| pass(state, ended));
+        ended.into_iter().for_each(|ended| ends(state, ended));
     });
     next!(roctxRangeStop(number) as unsafe extern "C" fn(u64));
+}
+
+/// A range has ended: its row is passed on before anybody learns of the end.
+fn ends(state: &State, ended: Ended) {
+    let (watch, name) = (lock(&state.ranges).watching(), ended.text.clone());
+    pass(state, ended);
+    passes(watch, Passage::Ends, &name);
+}
+
+fn profiler(state: &State, passage: Passage) {
+    let watch = lock(&state.ranges).watching();
+    passes(watch, passage, "");
+}
+
+/// Asks a profiler to go on. `thread` is 0 for all threads. Returns 0, as a library behind this one does that has a profiler.
+#[unsafe(no_mangle)]
+pub extern "C" fn roctxProfilerResume(thread: u64) -> c_int {
+    guard((), |state| profiler(state, Passage::Resumes));
+    next!(roctxProfilerResume(thread) as unsafe extern "C" fn(u64) -> c_int).unwrap_or(0)
+}
+
+/// Asks a profiler to pause. `thread` is 0 for all threads. Returns as [`roctxProfilerResume`].
+#[unsafe(no_mangle)]
+pub extern "C" fn roctxProfilerPause(thread: u64) -> c_int {
+    guard((), |state| profiler(state, Passage::Pauses));
+    next!(roctxProfilerPause(thread) as unsafe extern "C" fn(u64) -> c_int).unwrap_or(0)
 }

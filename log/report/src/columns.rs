@@ -133,7 +133,9 @@ pub fn read_with_gpus<R: BufRead, E: From<ReadError>>(
                 continue;
             }
             Some(Line::Unreadable(why)) => why,
-            Some(Line::Account(_) | Line::Run { .. } | Line::Other) => continue,
+            Some(Line::Account(_) | Line::Run { .. } | Line::Site { .. } | Line::Clocks { .. } | Line::Other) => {
+                continue;
+            }
         };
         read.unreadable += 1;
         read.first_unreadable.get_or_insert_with(|| format!("{name}:{number}: {why}"));

@@ -15,11 +15,14 @@ pub mod page;
 mod pairs;
 pub mod perfetto;
 mod processes;
+pub mod profile;
 pub mod rows;
 pub mod short;
 pub mod summary;
+pub mod table;
 pub mod timeline;
 mod twins;
+pub mod wall;
 
 pub use processes::{LastRun, last_run};
 pub use rows::{Line, Log, ReadError, Row};

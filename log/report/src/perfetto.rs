@@ -200,7 +200,7 @@ impl<W: Write> Trace<'_, W> {
                 debug_annotations: annotations(self.timeline, slice),
                 ..TrackEvent::default()
             };
-            if let Kind::Mark { .. } = slice.kind {
+            if slice.kind == Kind::Mark {
                 self.packet(event(slice.times.0, TrackEvent { r#type: INSTANT, ..begin }))?;
                 continue;
             }
@@ -245,8 +245,10 @@ fn annotations(timeline: &Timeline, slice: &Slice) -> Vec<DebugAnnotation> {
             .into_iter()
             .collect(),
         Kind::Copy { bytes } => vec![DebugAnnotation { uint_value: Some(bytes), ..named("bytes") }],
-        Kind::Range { .. } | Kind::Mark { .. } => Vec::new(),
+        Kind::Range | Kind::Mark => Vec::new(),
     };
+    let asker = slice.thread.filter(|_| !matches!(slice.kind, Kind::Range | Kind::Mark));
+    all.extend(asker.map(|tid| DebugAnnotation { uint_value: Some(tid), ..named("tid") }));
     let delay = slice.dispatch.map(|dispatch| slice.times.0 - dispatch);
     all.extend(delay.map(|ns| DebugAnnotation { uint_value: Some(ns), ..named("doorbell to start (ns)") }));
     all.extend(slice.replaced.then(|| DebugAnnotation { bool_value: Some(true), ..named("replaced") }));

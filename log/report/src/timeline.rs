@@ -8,6 +8,7 @@ use std::io::BufRead;
 use crate::gpus::{Gpu, Gpus};
 use crate::rows::{Kind, Line, Log, Process, ReadError, Row, UNKNOWN, size_text};
 use crate::twins::{Names, merged};
+use crate::wall::WallClock;
 
 /// A row on a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Slice {
     pub shape: u32,
     /// True if another kernel ran in place of the application's.
     pub replaced: bool,
+    /// The thread that asked for it, if that is known.
+    pub thread: Option<u64>,
     /// What it is of.
     pub kind: Kind,
 }
@@ -72,6 +75,8 @@ pub struct Timeline {
     pub shapes: Vec<String>,
     /// Logs, as they were named.
     pub logs: Vec<String>,
+    /// Of each log, readings of the clocks.
+    pub clocks: Vec<WallClock>,
     /// The GPUs.
     pub gpus: Gpus,
     /// Rows that have no times, or end before they start: they are not shown.
@@ -172,17 +177,34 @@ impl Timeline {
     /// # Errors
     /// When the file cannot be read, or is no log.
     pub fn read<R: BufRead>(&mut self, name: &str, log: &mut Log<R>) -> Result<(), ReadError> {
+        self.read_of(name, log, |_| true)
+    }
+
+    /// Adds the rows of some processes of a log.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn read_of<R: BufRead>(
+        &mut self,
+        name: &str,
+        log: &mut Log<R>,
+        is_wanted: impl Fn(Process) -> bool,
+    ) -> Result<(), ReadError> {
         let number = self.begin(name);
         self.gpus.begin();
         while let Some(line) = log.next_line()? {
             match line {
+                Line::Row(row) if !is_wanted(row.process) => {}
                 Line::Row(row) => {
                     let gpu = self.gpus.of(row.process.pid, row.agent);
                     self.add(number, &row, gpu);
                 }
                 Line::Agent { position, name, device } => self.gpus.learn(position, name, device.as_ref()),
                 Line::Unreadable(_) => self.unreadable += 1,
-                Line::Account(_) | Line::Run { .. } | Line::Other => {}
+                Line::Clocks { system_ns, wall_ns } => {
+                    self.clocks.iter_mut().last().into_iter().for_each(|clock| clock.learn(system_ns, wall_ns));
+                }
+                Line::Account(_) | Line::Run { .. } | Line::Site { .. } | Line::Other => {}
             }
         }
         self.gpus.end();
@@ -192,6 +214,7 @@ impl Timeline {
     /// Begins a log; its number.
     pub fn begin(&mut self, name: &str) -> usize {
         self.logs.push(name.to_owned());
+        self.clocks.push(WallClock::default());
         self.logs.len() - 1
     }
 
@@ -214,11 +237,12 @@ impl Timeline {
             shapes.len() as u32 - 1
         });
         let dispatch = row.dispatch.filter(|dispatch| *dispatch <= start);
-        let slice = Slice { times: (start, end), dispatch, kernel, shape, replaced: row.replaced, kind: row.kind };
-        let (owner, source) = match row.kind {
+        let Row { thread, replaced, kind, .. } = *row;
+        let slice = Slice { times: (start, end), dispatch, kernel, shape, replaced, thread, kind };
+        let (owner, source) = match kind {
             Kind::Dispatch => (Owner::Gpu(gpu), Source::Queue(row.queue)),
             Kind::Copy { .. } => (Owner::Gpu(gpu), Source::Copies),
-            Kind::Range { thread } | Kind::Mark { thread } => (Owner::Process(row.process), Source::Thread(thread)),
+            Kind::Range | Kind::Mark => (Owner::Process(row.process), Source::Thread(thread.unwrap_or(0))),
         };
         self.sources.entry((log, owner, row.process, source)).or_default().push(slice);
     }

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 use serde_json::{Map, Value, json};
 
 use crate::lines::{Lines, Maker};
+use crate::write::NO_THREAD;
 use crate::{RocprofError, schema};
 
 /// How a database of SQLite begins. Source: "Database File Format", sqlite.org.
@@ -16,15 +17,18 @@ pub const MAGIC: &[u8] = b"SQLite format 3\0";
 const DISPATCHES: &str = "SELECT K.start, K.\"end\", S.display_name, P.pid, json_extract(P.extdata, '$.rank'), K.dispatch_id, \
     A.type_index, K.queue_id, K.grid_size_x, K.grid_size_y, K.grid_size_z, K.workgroup_size_x, K.workgroup_size_y, \
     K.workgroup_size_z, K.group_segment_size, K.private_segment_size, S.kernarg_segment_size, S.kernel_object, \
-    S.arch_vgpr_count, S.accum_vgpr_count, S.sgpr_count, C.uri, json_extract(K.extdata, '$.dispatch') \
+    S.arch_vgpr_count, S.accum_vgpr_count, S.sgpr_count, C.uri, json_extract(K.extdata, '$.dispatch'), T.tid, \
+    nullif(S.kernel_name, S.display_name) \
     FROM rocpd_kernel_dispatch K \
+    LEFT JOIN rocpd_info_thread T ON T.id = K.tid AND T.guid = K.guid \
     JOIN rocpd_info_kernel_symbol S ON S.id = K.kernel_id AND S.guid = K.guid \
     JOIN rocpd_info_code_object C ON C.id = S.code_object_id AND C.guid = S.guid \
     JOIN rocpd_info_agent A ON A.id = K.agent_id AND A.guid = K.guid \
     JOIN rocpd_info_process P ON P.id = K.pid AND P.guid = K.guid";
 
 const COPIES: &str = "SELECT M.start, M.\"end\", P.pid, json_extract(P.extdata, '$.rank'), M.size, F.type, F.type_index, T.type, \
-    T.type_index FROM rocpd_memory_copy M \
+    T.type_index, H.tid FROM rocpd_memory_copy M \
+    LEFT JOIN rocpd_info_thread H ON H.id = M.tid AND H.guid = M.guid \
     LEFT JOIN rocpd_info_agent F ON F.id = M.src_agent_id AND F.guid = M.guid \
     LEFT JOIN rocpd_info_agent T ON T.id = M.dst_agent_id AND T.guid = M.guid \
     JOIN rocpd_info_process P ON P.id = M.pid AND P.guid = M.guid";
@@ -97,6 +101,8 @@ fn lines(database: &Connection, maker: &mut Maker) -> Result<(), RocprofError> {
             ("sgprs", json!(number(20)?)),
             ("code", json!(row.get::<_, Option<String>>(21)?)),
             ("dispatch", json!(number(22)?)),
+            ("tid", json!(thread(row, 23)?)),
+            ("symbol", json!(row.get::<_, Option<String>>(24)?)),
         ]);
         let name: Option<String> = row.get(2)?;
         maker.row(Operation::Dispatch, &name.unwrap_or_default(), (row.get(0)?, row.get(1)?), more)
@@ -111,6 +117,7 @@ fn lines(database: &Connection, maker: &mut Maker) -> Result<(), RocprofError> {
             ("pid", json!(row.get::<_, Option<i64>>(2)?)),
             ("rank", json!(row.get::<_, Option<i64>>(3)?)),
             ("bytes", json!(row.get::<_, i64>(4)?)),
+            ("tid", json!(thread(row, 9)?)),
         ]);
         maker.copy((side(5)?, side(7)?), (row.get(0)?, row.get(1)?), more)
     })?;
@@ -119,11 +126,16 @@ fn lines(database: &Connection, maker: &mut Maker) -> Result<(), RocprofError> {
         let more = members([
             ("pid", json!(row.get::<_, Option<i64>>(3)?)),
             ("rank", json!(row.get::<_, Option<i64>>(4)?)),
-            ("tid", json!(row.get::<_, Option<i64>>(5)?)),
+            ("tid", json!(thread(row, 5)?)),
         ]);
         let operation = if start == end { Operation::Mark } else { Operation::Range };
         maker.row(operation, &row.get::<_, String>(2)?, (start, end), more)
     })
+}
+
+/// The number of a thread, if it is known.
+fn thread(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(row.get::<_, Option<i64>>(at)?.filter(|tid| *tid != NO_THREAD))
 }
 
 fn each(

@@ -5,6 +5,7 @@
 //! that merge databases make these views over the tables of all. Source of tables and columns: version 3 of the schema, in
 //! `share/rocprofiler-sdk-rocpd` of rocprofiler-sdk (rocm-systems, 2026).
 
+pub mod counters;
 pub mod database;
 mod lines;
 mod schema;

@@ -35,6 +35,7 @@ const TABLES: &[(Table, &[&str])] = &[
 const NUMBERS: &[(&str, &str)] = &[
     ("id", "Dispatch_Id"),
     ("queue", "Queue_Id"),
+    ("tid", "Thread_Id"),
     ("ldsBytes", "LDS_Block_Size"),
     ("scratchBytes", "Scratch_Size"),
     ("vgprs", "VGPR_Count"),

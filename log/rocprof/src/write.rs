@@ -1,7 +1,7 @@
 //! Logs into a database.
 //!
-//! A log names no host, so all processes are of one node without a name. rocpd gives each row a thread and a stream, which a log
-//! does not have of dispatches and copies: they get the thread whose number is the process's, and one stream for each process.
+//! A log names no host, so all processes are of one node without a name. rocpd gives each row a thread and a stream. Rows whose thread is
+//! not known get one with the number 0, since the views leave out rows without a thread. A log has no streams: each process has one.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,6 +28,9 @@ pub struct Written {
     /// Rows that have no start or no end: rocpd has no place for them.
     pub without_times: u64,
 }
+
+/// The number of the thread of rows that do not say which.
+pub(crate) const NO_THREAD: i64 = 0;
 
 /// The id of a row of a table.
 type Id = i64;
@@ -56,7 +59,6 @@ impl<K: Hash + Eq> Ids<K> {
 /// A process.
 struct Process {
     id: Id,
-    thread: Id,
     stream: Id,
     /// The host's agent.
     host: Id,
@@ -219,7 +221,8 @@ impl Writer {
         let pid = row.number("pid").unwrap_or(0);
         let process = self.process(pid, row)?;
         process.times = (process.times.0.min(start), process.times.1.max(end));
-        let (process, main, stream, host) = (process.id, process.thread, process.stream, process.host);
+        let (process, stream, host) = (process.id, process.stream, process.host);
+        let thread = self.thread(process, row.number("tid").unwrap_or(NO_THREAD))?;
         let operation = Operation::named(row.text("kind").as_bytes()).unwrap_or(Operation::Dispatch);
         let category = self.string(match operation {
             Operation::Dispatch => "KERNEL_DISPATCH",
@@ -250,7 +253,7 @@ impl Writer {
                     params![
                         self.node,
                         process,
-                        main,
+                        thread,
                         agent,
                         kernel,
                         id,
@@ -291,7 +294,7 @@ impl Writer {
                     params![
                         self.node,
                         process,
-                        main,
+                        thread,
                         start,
                         end,
                         name,
@@ -306,7 +309,6 @@ impl Writer {
                 )?;
             }
             Operation::Range | Operation::Mark => {
-                let thread = self.thread(process, row.number("tid").unwrap_or(pid))?;
                 let name = self.string(row.text("kernel"))?;
                 self.insert(
                     "region",
@@ -337,14 +339,13 @@ impl Writer {
         if !self.processes.contains_key(&pid) {
             let extdata = row.number("rank").map_or(json!({}), |rank| json!({ "rank": rank })).to_string();
             let id = self.insert("info_process", "nid, pid, extdata", params![self.node, pid, extdata])?;
-            let thread = self.thread(id, pid)?;
             let stream = self.insert("info_stream", "nid, pid, name", params![self.node, id, "Default Stream"])?;
             let host = self.insert(
                 "info_agent",
                 "nid, pid, type, absolute_index, logical_index, type_index, name, user_name",
                 params![self.node, id, "CPU", 0, 0, 0, "host", "host"],
             )?;
-            self.processes.insert(pid, Process { id, thread, stream, host, times: (i64::MAX, i64::MIN) });
+            self.processes.insert(pid, Process { id, stream, host, times: (i64::MAX, i64::MIN) });
         }
         self.processes.get_mut(&pid).ok_or_else(|| RocprofError::Schema("no process".to_owned()))
     }
@@ -352,7 +353,8 @@ impl Writer {
     fn thread(&mut self, process: Id, tid: i64) -> Result<Id, RocprofError> {
         let mut threads = std::mem::take(&mut self.threads);
         let id = threads.of((process, tid), |_| {
-            self.insert("info_thread", "nid, pid, tid, name", params![self.node, process, tid, format!("Thread {tid}")])
+            let name = if tid == NO_THREAD { "unknown thread".to_owned() } else { format!("Thread {tid}") };
+            self.insert("info_thread", "nid, pid, tid, name", params![self.node, process, tid, name])
         });
         self.threads = threads;
         id
@@ -422,6 +424,8 @@ impl Writer {
         let registers = ["sgprs", "vgprs", "agprs"].map(|name| row.number(name));
         let key = (object?, row.text("kernel").to_owned(), registers.map(|count| count.unwrap_or(-1)));
         let mut kernels = std::mem::take(&mut self.kernels);
+        // rocprofiler-sdk has the symbol there.
+        let symbol = if row.text("symbol").is_empty() { row.text("kernel") } else { row.text("symbol") };
         let id = kernels.of(key, |(object, name, _)| {
             let [sgprs, vgprs, agprs] = registers;
             self.insert(
@@ -432,7 +436,7 @@ impl Writer {
                     self.node,
                     process,
                     object,
-                    name,
+                    symbol,
                     name,
                     row.number("kernelObject"),
                     row.number("kernargBytes"),

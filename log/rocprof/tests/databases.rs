@@ -10,18 +10,18 @@ use logdur_rocprof::{RocprofError, database};
 
 /// Two ranks with dispatches, copies, a range and a mark; a row without times; a kernel's name that has to be quoted.
 const LOG: &str = "\
-kernel,dispatch,startNs,endNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs,tid,code
+kernel,dispatch,startNs,endNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced,kind,bytes,pid,rank,vgprs,agprs,sgprs,tid,code,symbol
 # agent 0: gfx90a, AMD Instinct MI210
 # device 0: uuid=GPU-a bdf=0000:03:00.0 partition=0 node=1 pid=17
 # device 0: uuid=GPU-b bdf=0000:43:00.0 partition=0 node=2 pid=18
-\"add(int*, int)\",90,100,140,0,0,1,4096x1x1,256x1x1,512,16,24,0xffff800000001000,,,dispatch,,17,0,32,4,16,,app#1
-\"add(int*, int)\",,150,250,1,0,1,64x2x3,64x1x1,0,0,24,0xffff800000001000,,abc,dispatch,,17,0,32,4,16,,app#1
-scale,,100,107,0,0,1,64x1x1,64x1x1,0,0,8,0x2000,,,dispatch,,18,1,8,0,16,,#2
-scale,,,,1,0,1,64x1x1,64x1x1,0,0,8,0x2000,incomplete,,dispatch,,18,1,8,0,16,,#2
-copy from host to GPU 0,,10,30,2,0,,,,,,,,,,copy,4096,17,0,,,,,
-copy from GPU 0 to host,,300,330,3,0,,,,,,,,,,copy,256,18,1,,,,,
-step 3,,5,400,4,,,,,,,,,,,range,,17,0,,,,171,
-here,,7,7,5,,,,,,,,,,,mark,,17,0,,,,171,
+\"add(int*, int)\",90,100,140,0,0,1,4096x1x1,256x1x1,512,16,24,0xffff800000001000,,,dispatch,,17,0,32,4,16,172,app#1,_Z3addPii
+\"add(int*, int)\",,150,250,1,0,1,64x2x3,64x1x1,0,0,24,0xffff800000001000,,abc,dispatch,,17,0,32,4,16,,app#1,_Z3addPii
+scale,,100,107,0,0,1,64x1x1,64x1x1,0,0,8,0x2000,,,dispatch,,18,1,8,0,16,,#2,
+scale,,,,1,0,1,64x1x1,64x1x1,0,0,8,0x2000,incomplete,,dispatch,,18,1,8,0,16,,#2,
+copy from host to GPU 0,,10,30,2,0,,,,,,,,,,copy,4096,17,0,,,,,,
+copy from GPU 0 to host,,300,330,3,0,,,,,,,,,,copy,256,18,1,,,,19,,
+step 3,,5,400,4,,,,,,,,,,,range,,17,0,,,,171,,
+here,,7,7,5,,,,,,,,,,,mark,,17,0,,,,171,,
 ";
 
 fn written(text: &str, to: &Path) -> Written {
@@ -71,6 +71,15 @@ fn every_reference_of_a_database_leads_to_a_row_and_each_view_finds_all_of_its_r
     let copies = "SELECT name, pid, size, duration, src_agent_type, dst_agent_type FROM memory_copies ORDER BY start";
     let expected = "MEMORY_COPY_HOST_TO_DEVICE|17|4096|20|CPU|GPU\nMEMORY_COPY_DEVICE_TO_HOST|18|256|30|GPU|CPU\n";
     assert_eq!(asked(&file, copies), expected);
+    let names = "SELECT DISTINCT kernel_name, display_name FROM rocpd_info_kernel_symbol ORDER BY display_name";
+    assert_eq!(asked(&file, names), "_Z3addPii|add(int*, int)\nscale|scale\n");
+    let threads =
+        "SELECT tid, duration FROM kernels UNION ALL SELECT tid, duration FROM memory_copies ORDER BY duration";
+    assert_eq!(
+        asked(&file, threads),
+        "0|7\n0|20\n19|30\n172|40\n0|100\n",
+        "a thread that is not known is none of the process's"
+    );
     assert_eq!(asked(&file, "SELECT name, tid, duration FROM regions ORDER BY start"), "step 3|171|395\nhere|171|0\n");
     assert_eq!(asked(&file, "SELECT pid, start, \"end\" FROM processes ORDER BY pid"), "17|5|400\n18|100|330\n");
     assert_eq!(

@@ -31,7 +31,10 @@ fn lines(text: &str) -> Vec<String> {
                 assert_eq!(row.process, Process::default());
                 let (start, end) = row.times.unwrap();
                 let what = match row.kind {
-                    Kind::Dispatch => format!("queue {} {:?} {:?}", row.queue, row.grid, row.workgroup),
+                    Kind::Dispatch => {
+                        let thread = row.thread.unwrap();
+                        format!("queue {} {:?} {:?} thread {thread}", row.queue, row.grid, row.workgroup)
+                    }
                     other => format!("{other:?}"),
                 };
                 all.push(format!("{} {start} {end} agent {} {what}", row.kernel, row.agent));
@@ -48,8 +51,8 @@ fn lines(text: &str) -> Vec<String> {
 #[test]
 fn a_table_of_kernels_has_the_rows_of_a_log() {
     let expected = [
-        "void add<int>(int*, int) 100 140 agent 4 queue 1 [4096, 2, 1] [256, 1, 1]",
-        "a \"quoted\" name 150 151 agent 5 queue 2 [64, 1, 1] [64, 1, 1]",
+        "void add<int>(int*, int) 100 140 agent 4 queue 1 [4096, 2, 1] [256, 1, 1] thread 17",
+        "a \"quoted\" name 150 151 agent 5 queue 2 [64, 1, 1] [64, 1, 1] thread 17",
     ];
     assert_eq!(lines(KERNELS), expected);
 }

@@ -1,6 +1,6 @@
 //! Checks on a GPU of what the interceptor relies on: `omniprobe doctor --self-test`.
 //!
-//! A [`Check`] is made of [`Part`]s. Each part runs in a process of its own, with a time limit, because what is checked can
+//! A [`Check`] is made of [`CheckProcess`]s. Each part runs in a process of its own, with a time limit, because what is checked can
 //! fault, hang, or end the process. The parent merges what they find into a [`Report`].
 
 mod checks;
@@ -44,7 +44,7 @@ pub const HELLO: &str = "hello";
 
 /// One process of a check.
 #[derive(Debug)]
-pub struct Part {
+pub struct CheckProcess {
     /// Its name among the check's parts.
     pub name: &'static str,
     /// What is in the process.
@@ -88,7 +88,7 @@ pub struct Check {
     /// The checks without which this one would say nothing, or something wrong.
     pub needs: &'static [&'static str],
     /// Its processes, one after the other.
-    pub parts: &'static [Part],
+    pub parts: &'static [CheckProcess],
 }
 
 /// Where a part runs.

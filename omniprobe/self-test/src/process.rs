@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::finding::Findings;
 use crate::report::{Answer, Report};
-use crate::{Check, HELLO, Part, Site, Way};
+use crate::{Check, CheckProcess, HELLO, Site, Way};
 
 /// Between two looks at a process.
 const LOOK: Duration = Duration::from_millis(5);
@@ -22,7 +22,7 @@ pub trait Launch {
     ///
     /// # Errors
     /// When there is none.
-    fn command(&self, check: &Check, part: &Part, folder: &Path) -> io::Result<Command>;
+    fn command(&self, check: &Check, part: &CheckProcess, folder: &Path) -> io::Result<Command>;
 }
 
 /// Runs each of some checks whose needs hold. Each check has its own folder in `folder`. Calls `progress` before each check.
@@ -61,7 +61,13 @@ pub fn run(
     Ok(report)
 }
 
-fn answer(launch: &dyn Launch, check: &Check, part: &Part, folder: &Path, limit: Duration) -> io::Result<Answer> {
+fn answer(
+    launch: &dyn Launch,
+    check: &Check,
+    part: &CheckProcess,
+    folder: &Path,
+    limit: Duration,
+) -> io::Result<Answer> {
     // What another part has left would be taken for this one's.
     for left in [HELLO, crate::LOG] {
         match fs::remove_file(folder.join(left)) {

@@ -1,13 +1,21 @@
-//! `omniprobe export LOG... --parquet|--rocpd FILE`: rows as columns with types, or as rocprofiler-sdk's database.
+//! `omniprobe export LOG... --parquet|--csv|--rocpd|--into FILE`: rows as columns with types, in one log in the order of their starts, as
+//! rocprofiler-sdk's database, or in a profiler's trace.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use logdur_report::columns::Rows;
 use logdur_report::export::Exporter;
+use logdur_report::profile::{Added, Profile};
+use logdur_report::rows::Process;
+use logdur_report::table::Table;
+use logdur_report::timeline::Timeline;
+use logdur_report::wall::to_wall;
 use logdur_rocprof::write::Writer;
 use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
@@ -26,6 +34,9 @@ pub(crate) struct Options {
     which: Which,
     #[command(flatten)]
     to: To,
+    /// With --into: where the trace goes.
+    #[arg(short, long, value_name = "FILE", requires = "into")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -34,9 +45,17 @@ struct To {
     /// The file, in Apache Parquet's format. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
+    /// The file, a log in CSV with the rows of all logs in the order in which they began; rows without times are last. An existing file is
+    /// replaced.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
     /// The file, a database of rocpd (SQLite, schema version 3), as rocprofiler-sdk's tools read it. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     rocpd: Option<PathBuf>,
+    /// A trace of PyTorch's profiler (Kineto) in Chrome's format, which the rows are added to: those of its process, at the times at which
+    /// they ran, with arrows from the calls that launched them. It is replaced, unless -o names another file.
+    #[arg(long, value_name = "TRACE.json")]
+    into: Option<PathBuf>,
 }
 
 /// Writes the rows of logs.
@@ -47,8 +66,12 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let logs = options.which.of_all(input::logs(&options.logs)?)?;
     match &options.to {
         To { parquet: Some(path), .. } => parquet(path, &logs),
+        To { csv: Some(path), .. } => csv(path, &logs),
         To { rocpd: Some(path), .. } => rocpd(path, &logs),
-        To { parquet: None, rocpd: None } => bail!("expected --parquet or --rocpd"),
+        To { into: Some(path), .. } => into(path, options.output.as_deref().unwrap_or(path), &logs),
+        To { parquet: None, csv: None, rocpd: None, into: None } => {
+            bail!("expected --parquet, --csv, --rocpd or --into")
+        }
     }
 }
 
@@ -65,7 +88,21 @@ fn parquet(path: &Path, logs: &[Position]) -> Result<Exit> {
     finish(path, logs, output, &exported, exported.rows, whole)
 }
 
-fn rocpd(path: &Path, logs: &[Position]) -> Result<Exit> {
+fn csv(path: &Path, logs: &[Position]) -> Result<Exit> {
+    let output = Output::begin(path, Readers::Those, &input::paths(logs))?;
+    let (mut table, mut whole) = (Table::default(), Wholeness::default());
+    for log in logs {
+        whole.read(log, |name, log| table.read(name, log))?;
+    }
+    let read = table.write(&mut BufWriter::new(output.file())).with_context(|| file(path))?;
+    finish(path, logs, output, &read, read.rows, whole)
+}
+
+/// Writes the rows of logs as a database.
+///
+/// # Errors
+/// When a log cannot be read, or the database cannot be written.
+pub(crate) fn rocpd(path: &Path, logs: &[Position]) -> Result<Exit> {
     let shown = file(path);
     let mut output = Output::begin(path, Readers::Those, &input::paths(logs))?;
     // SQLite needs a name.
@@ -82,6 +119,52 @@ fn rocpd(path: &Path, logs: &[Position]) -> Result<Exit> {
         tell(format_args!("{shown}: {} rows without start or end are left out", written.without_times));
     }
     finish(path, logs, output, &written.read, written.rows, whole)
+}
+
+/// Adds rows to a profiler's trace.
+fn into(trace: &Path, path: &Path, logs: &[Position]) -> Result<Exit> {
+    let named = || file(trace);
+    let bytes = std::fs::read(trace).with_context(named)?;
+    let profile = Profile::of(&bytes).with_context(named)?;
+    let mut inputs = input::paths(logs);
+    inputs.extend((path != trace).then_some(trace));
+    let output = Output::begin(path, Readers::Those, &inputs)?;
+    let (mut timeline, mut whole) = (Timeline::default(), Wholeness::default());
+    // Processes that the trace is not of.
+    let others = RefCell::new(BTreeSet::new());
+    for log in logs {
+        whole.read(log, |name, log| {
+            let is_of = |process: Process| {
+                let is_of = process.pid.is_some_and(|pid| profile.pids().contains(&pid));
+                others.borrow_mut().extend(process.pid.filter(|_| !is_of));
+                is_of
+            };
+            timeline.read_of(name, log, is_of)
+        })?;
+    }
+    let mut tracks = timeline.tracks();
+    let others = others.into_inner();
+    if tracks.is_empty() && !others.is_empty() {
+        let words = |pids: &BTreeSet<u64>| pids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        bail!("{}: expected rows of process {}, found rows of {}", named(), words(profile.pids()), words(&others));
+    }
+    if tracks.is_empty() {
+        return Ok(whole.status(input::nothing(logs)));
+    }
+    to_wall(&mut tracks, &timeline.logs, &timeline.clocks)?;
+    let mut to = BufWriter::new(output.file());
+    let written = profile.write(&timeline, &tracks, &mut to).and_then(|added| to.flush().map(|()| added));
+    let Added { rows, dispatches, linked } = written.with_context(|| file(path))?;
+    drop(to);
+    output.finish()?;
+    if timeline.without_times > 0 {
+        tell(format_args!("{} rows without times are left out", timeline.without_times));
+    }
+    tell(format_args!(
+        "{}: {rows} rows added; {linked} of {dispatches} dispatches are linked to their launches",
+        file(path)
+    ));
+    Ok(whole.status(Exit::Success))
 }
 
 /// Gives the file its name if there are rows.

@@ -95,8 +95,10 @@ impl<'r> Row<'r> {
         self.lacks.is_empty() && self.dispatch.before.is_some()
     }
 
-    fn duration_ns(&self) -> u64 {
-        self.dispatch.end_ns.saturating_sub(self.dispatch.start_ns)
+    /// `None` for one that has no times, as one that did not end.
+    fn duration_ns(&self) -> Option<u64> {
+        let Dispatch { start_ns, end_ns, .. } = *self.dispatch;
+        Some(end_ns.saturating_sub(start_ns)).filter(|_| start_ns != 0 && end_ns != 0)
     }
 }
 
@@ -125,12 +127,12 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
         let d = row.dispatch;
         let held = if d.held_ns == 0 { String::new() } else { format!(" (held for {} ns)", d.held_ns) };
         all.push(format!(
-            "dispatch {}: {}, occurrence {}, grid {}, {} ns{held}, scope {}, {} bytes before{}",
+            "dispatch {}: {}, occurrence {}, grid {}, {}{held}, scope {}, {} bytes before{}",
             d.id,
             row.kernel,
             d.occurrence,
             row.geometry,
-            row.duration_ns(),
+            row.duration_ns().map_or_else(|| "no times".to_owned(), |ns| format!("{ns} ns")),
             d.scope,
             row.bytes,
             match d.after {
@@ -175,7 +177,10 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
                 "duration_ns": row.duration_ns(), "held_ns": d.held_ns, "scope": d.scope.to_string(), "bytes": row.bytes,
                 "after": d.after.is_some(), "ended": !reader.is_unended(d), "code_object": d.code_object.to_string(),
                 "replaced": d.replaced.map(|id| id.to_string()),
-                "complete": row.is_complete(), "lacks": row.lacks, "obstacles": row.obstacles, "weaknesses": row.qualified,
+                "complete": row.is_complete(), "lacks": row.lacks, "obstacles": row.obstacles,
+                "qualified": row.qualified,
+                // Its name in the first releases, which versions promise to keep.
+                "weaknesses": row.qualified,
             })
         })
         .collect();

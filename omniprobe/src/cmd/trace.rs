@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use logdur_report::timeline::Timeline;
+use logdur_report::wall::to_wall;
 use logdur_report::{chrome, perfetto};
 use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
@@ -25,6 +26,18 @@ pub(crate) struct Options {
     /// The file: NAME.pftrace for ui.perfetto.dev, NAME.json for Chrome's trace viewer.
     #[arg(short, long, value_name = "FILE", value_parser = output)]
     output: PathBuf,
+    /// The clock of the times: `gpu`, the runtime's as in the log, or `wall`, nanoseconds since 1970.
+    #[arg(long, value_enum, value_name = "CLOCK", default_value = "gpu")]
+    clock: Clock,
+}
+
+/// What times are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Clock {
+    /// The runtime's system clock.
+    Gpu,
+    /// The time of day.
+    Wall,
 }
 
 /// How a timeline is written.
@@ -54,21 +67,21 @@ pub(crate) fn output(text: &str) -> Result<PathBuf, String> {
 /// When a file cannot be read or written, or is no log.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let logs = options.which.of_all(input::logs(&options.logs)?)?;
-    write(&logs, &options.output)
+    write(&logs, &options.output, options.clock)
 }
 
 /// Writes the timeline of what logs have from some byte on.
 ///
 /// # Errors
 /// As above.
-pub(crate) fn write(logs: &[Position], output: &Path) -> Result<Exit> {
+pub(crate) fn write(logs: &[Position], output: &Path, clock: Clock) -> Result<Exit> {
     let made = Output::begin(output, Readers::Those, &input::paths(logs))?;
     let mut timeline = Timeline::default();
     let mut whole = Wholeness::default();
     for log in logs {
         whole.read(log, |name, log| timeline.read(name, log))?;
     }
-    let tracks = timeline.tracks();
+    let mut tracks = timeline.tracks();
     if timeline.without_times + timeline.unreadable > 0 {
         tell(format_args!(
             "{} rows without times and {} lines that are no rows are not in the timeline",
@@ -83,10 +96,13 @@ pub(crate) fn write(logs: &[Position], output: &Path) -> Result<Exit> {
         }
         return Ok(whole.status(input::nothing(logs)));
     }
+    if clock == Clock::Wall {
+        to_wall(&mut tracks, &timeline.logs, &timeline.clocks)?;
+    }
     let context = || format!("writing {}", output.display());
     let mut to = BufWriter::new(made.file());
     match format(output) {
-        Some(Format::Chrome) => chrome::write(&timeline, &tracks, &mut to),
+        Some(Format::Chrome) => chrome::write(&timeline, &tracks, clock == Clock::Wall, &mut to),
         _ => perfetto::write(&timeline, &tracks, &mut to),
     }
     .with_context(context)?;

@@ -443,6 +443,10 @@ fn after_a_gpu_fault_it_is_said_what_is_whole_of_the_capture() {
                 && said.contains(" wild(int*) had not ended. What it began with is in the capture: "),
             "{said}"
         );
+        let info = Command::new(built("omniprobe")).arg("info").arg(&file).output().unwrap();
+        let info = String::from_utf8(info.stdout).unwrap();
+        let unended = info.lines().find(|line| line.contains(", did not end while it was captured")).unwrap();
+        assert!(unended.contains("wild(int*)") && unended.contains(", no times, scope "), "{unended}");
         let analysed = text.matches("qualified: the capture was not finished").count();
         assert_eq!(analysed, good.parse::<usize>().unwrap() + 1, "{text}");
         // An application that is analysed at once: its captures are removed.

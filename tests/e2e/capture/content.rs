@@ -165,6 +165,7 @@ fn selectors_choose_kernels_geometries_and_occurrences() {
     let kernels = [("LOGDUR_CAPTURE_KERNELS", "^(plain|tiled)$"), ("LOGDUR_CAPTURE_DISPATCHES", "2-3")];
     assert_eq!(dispatches(&kernels), ["plain 2", "plain 3"]);
     assert_eq!(dispatches(&[("LOGDUR_CAPTURE_GRID", "128")]), ["bounded 1"]);
+    assert_eq!(dispatches(&[("LOGDUR_CAPTURE_EXCLUDE", "^(bounded|tiled)$")]), ["plain 1"]);
     let odd = [("LOGDUR_CAPTURE_KERNELS", "plain"), ("LOGDUR_CAPTURE_DISPATCHES", "every:2")];
     assert_eq!(dispatches(&odd), ["plain 1", "plain 3"]);
     assert_eq!(dispatches(&[("LOGDUR_CAPTURE_DEVICE", "1")]), [] as [&str; 0]);

@@ -34,8 +34,13 @@ fn no_subcommand_writes_over_what_it_reads_or_through_a_link_that_others_may_hav
     symlink("log.json", at("link.json")).unwrap();
     fs::hard_link(at("log.json"), at("hard.json")).unwrap();
     for name in ["log.json", "link.json", "hard.json"] {
-        for line in ["report log.json -o", "trace log.json -o", "export log.json --parquet", "export log.json --rocpd"]
-        {
+        for line in [
+            "report log.json -o",
+            "trace log.json -o",
+            "export log.json --parquet",
+            "export log.json --csv",
+            "export log.json --rocpd",
+        ] {
             let output = omniprobe(folder.path(), &format!("{line} {name}"));
             assert!(
                 output.status.code() == Some(1) && said(&output).contains("log.json, which is read"),
@@ -82,6 +87,7 @@ fn each_reader_tells_of_missing_rows_and_several_runs_and_takes_the_last_one_if_
         "trace IN -o t.json",
         "report IN -o t.html",
         "export IN --parquet t.parquet",
+        "export IN --csv t.csv",
         "export IN --rocpd t.db",
     ];
     for line in lines {

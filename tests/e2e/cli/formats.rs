@@ -3,7 +3,7 @@
 use std::fs;
 
 use logdur_journal::lines::Format;
-use logdur_journal::{Origin, Records};
+use logdur_journal::{Naming, Origin, Records, RowFilter};
 
 use crate::support::harness::{Run, root};
 
@@ -34,7 +34,8 @@ fn documents_and_files_name_the_same_versions() {
     assert!(page("capture.md").contains(&format!("format {version},")), "{version}");
 
     let folder = tempfile::tempdir().unwrap();
-    let origin = Origin { format: Format::Csv, log: None, filter: None, rank: None };
+    let origin =
+        Origin { format: Format::Csv, log: None, filter: RowFilter::default(), rank: None, naming: Naming::Demangled };
     let (records, _) = Records::create(folder.path(), &origin).unwrap();
     let bytes = fs::read(records.path().unwrap()).unwrap();
     records.remove();

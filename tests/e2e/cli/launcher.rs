@@ -219,6 +219,20 @@ fn what_was_swapped_and_captured_is_told_once_at_the_end() {
     ] {
         assert!(none.stderr.contains(said), "{said}: {}", none.stderr);
     }
+    let no_effect = ["--log-exclude", "^no such kernel$", "--log-devices", "7", "--capture-exclude", "^none$"];
+    let capture = ["--capture", &old, "--force", "--capture-kernels", "^plain"];
+    let none = probed(&[&no_effect[..], &capture[..]].concat());
+    for said in [
+        "LOGDUR_LOG_EXCLUDE: none of ",
+        "LOGDUR_LOG_DEVICES: none of ",
+        " dispatches was to these GPUs, but to GPU 0",
+        "LOGDUR_CAPTURE_EXCLUDE: no kernel that was dispatched has a name like ^none$",
+    ] {
+        assert!(none.stderr.contains(said), "{said}: {}", none.stderr);
+    }
+    let all = probed(&["--log-exclude", ".", "--log-filter", "."]);
+    let said = "LOGDUR_LOG_FILTER, LOGDUR_LOG_EXCLUDE: none of ";
+    assert!(all.stderr.contains(said) && all.stderr.contains("is left for the log"), "{}", all.stderr);
     std::fs::remove_file(&old).unwrap();
     let nothing = probed(&["-c", &empty]);
     let said = format!("LOGDUR_KERNEL_CACHE: {empty}: no kernels are in it");
@@ -259,6 +273,21 @@ fn an_application_that_overwrites_the_variable_of_tools_is_watched_or_told_what_
     ] {
         assert!(run.stderr.contains(said), "{said}: {}", run.stderr);
     }
+}
+
+#[test]
+fn the_doctor_runs_an_application_and_says_whether_its_runtime_loads_the_library() {
+    let run = Run::hsa("unwatched");
+    let program = run.command().get_program().to_owned();
+    let outcome = run.probed(&["doctor"]);
+    // It overwrites the variable of tools, which runtimes before 5.3 obey.
+    let is_loaded = versions::hip() >= (5, 3);
+    let found = if is_loaded { "liblogdur.so is loaded by its runtime" } else { "liblogdur.so is NOT loaded" };
+    let line = format!("app        {}: {found} (exit status: 0)", program.display());
+    assert!(outcome.stdout.lines().any(|found| found == line), "{}", outcome.stdout);
+    assert_eq!(outcome.status.code(), Some(if is_loaded { 0 } else { 3 }));
+    assert_eq!(outcome.stderr.contains("HSA_TOOLS_LIB=/opt/rocm/lib/librocprofiler-sdk-tool.so"), !is_loaded);
+    assert_eq!(outcome.stderr.contains("ROCPROFILER_REGISTER_ENABLED=0"), !is_loaded, "{}", outcome.stderr);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod hostile;
 mod launcher;
 mod listing;
 mod names;
+mod profile;
 mod self_test;
 mod summary;
 pub(crate) mod trace;

@@ -74,7 +74,7 @@ fn loads_into_half_of_a_register_do_with_the_other_half_what_the_device_says_tha
         // Code for both, and code for the one: then the compiler makes use of it that the other half is kept.
         for (feature, said) in [("", "cleared"), (":sramecc+", "cleared"), (":sramecc-", "kept")] {
             let target = format!("{arch}{feature}");
-            let programs = [harness::hip("half_loads"), harness::hip_target("half_loads", &target)];
+            let programs = [harness::hip("half_loads"), harness::hip_targets("half_loads", &[&target])];
             for program in programs {
                 let run = Run::new(program).arch(arch).env("KFDEMU_GPUS", &target).bare().passed();
                 assert!(run.stdout.lines().next().is_some_and(|line| line.ends_with(said)), "{target}: {}", run.stdout);
@@ -87,7 +87,7 @@ fn loads_into_half_of_a_register_do_with_the_other_half_what_the_device_says_tha
 fn on_gfx942(program: &str) {
     let here = !harness::on_hardware() || harness::archs().iter().any(|arch| arch == "gfx942");
     if here && versions::knows_gfx942() {
-        let binary = harness::hip_target(program, "gfx942");
+        let binary = harness::hip_targets(program, &["gfx942"]);
         Run::new(binary.clone()).arch("gfx942").bare().passed();
         Run::new(binary).arch("gfx942").watched().passed();
     }

@@ -19,7 +19,7 @@ fn textures_are_read_as_the_host_has_them_in_kernels_that_are_swapped_captured_a
     for arch in ARCHS {
         // A compiler may make the same of -O1 and -O3.
         let object = harness::hip_object("textures", arch, "-O1 -g");
-        let run = Run::new(harness::hip_target("textures", arch)).arch(arch);
+        let run = Run::new(harness::hip_targets("textures", &[arch])).arch(arch);
         let (cache, indexes, file) = (run.file("cache"), run.file("indexes"), run.file("run.ldcap"));
         fs::create_dir(&cache).unwrap();
         fs::copy(&object, cache.join("o.hsaco")).unwrap();

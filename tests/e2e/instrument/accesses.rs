@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use amdgpu_emu::observer::{Group, Notes, Observe, Observer, SCRATCH_WINDOW, Step};
-use amdgpu_isa::access::{Does, Part, Space};
+use amdgpu_isa::access::{Does, LaneAccess, Space};
 use amdgpu_isa::op::{Family, Flow};
 use logdur_capture::Reader;
 use logdur_captured::CapturedDispatch;
@@ -128,7 +128,7 @@ impl Observer for Watch {
     fn end(&mut self, _notes: Notes) {}
 }
 
-fn bytes(part: &Part, lane: usize) -> impl Iterator<Item = Byte> + use<> {
+fn bytes(part: &LaneAccess, lane: usize) -> impl Iterator<Item = Byte> + use<> {
     let lds = part.space == Space::Lds;
     let pieces: Vec<_> = part.pieces(lane).collect();
     pieces.into_iter().flat_map(move |(at, length)| (at..at + u64::from(length)).map(move |at| (lds, at)))

@@ -437,6 +437,22 @@ fn an_exit_block_that_only_returns_is_timed_and_so_is_the_one_before() {
 }
 
 #[test]
+fn a_block_of_an_inlined_function_is_at_a_line_of_its_header_also_where_no_instruction_has_the_line() {
+    let program = compiled_with_clones("inlined", &harness::arch(), "blocks");
+    let reports = analyzed_in(&program, &harness::arch(), "BasicBlockAnalysis", "");
+    let mut of_header = 0;
+    for block in reports.iter().filter(|report| report.get("block").is_some()) {
+        let (file, line) = (block["kernel_file_name"].as_str().unwrap(), block["block_start_line"].as_u64().unwrap());
+        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{error}: {block}"));
+        let line = text.lines().nth(line as usize - 1).unwrap_or_else(|| panic!("{block}"));
+        of_header += u32::from(file.ends_with("/inlined.h") && line.contains('i'));
+        assert!(!line.trim().is_empty() && !line.starts_with("//"), "{line}: {block}");
+    }
+    // The loop's head, its condition and its body.
+    assert!(of_header >= 3, "{reports:#?}");
+}
+
+#[test]
 fn a_clone_of_tritons_kernel_runs_in_its_place_and_sends_what_the_kernel_accesses() {
     let arch = harness::arch();
     let (wrong, outcome) = triton::swapped("vector_add", |folder| {

@@ -146,6 +146,17 @@ fn the_messages_of_a_clone_are_the_addresses_that_its_lanes_access() {
 }
 
 #[test]
+fn clones_run_in_the_window_only_and_the_applications_own_kernels_outside_of_it() {
+    let all = listed(&["all"]).watched().passed();
+    let id = all.log().rows_of("reversed")[0].number("id");
+    let part = listed(&["all"]).env("LOGDUR_WHEN", format!("dispatches:{id}")).watched().passed();
+    let (log, got) = (part.log(), Listed::of(&part.read("handlers")));
+    assert_eq!(got.begun.keys().copied().collect::<Vec<_>>(), [id]);
+    assert_eq!((log.rows.len(), log.account()["outside"] + 1), (1, log.account()["seen"]));
+    assert!(is_instrumented(&&&log.rows[0]), "{:?}", log.rows[0]);
+}
+
+#[test]
 fn a_cooperative_launch_is_instrumented_if_its_workgroups_can_meet_as_before() {
     for arch in harness::archs() {
         let outcome = listed(&["cooperative"]).arch(&arch).watched().passed();

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::support::harness::{self, Run, built};
 use crate::support::log::Row;
+use crate::support::versions;
 
 /// What llvm-readelf prints behind a key of a kernel's metadata.
 fn of_metadata(notes: &str, kernel: &str, key: &str) -> u64 {
@@ -108,6 +109,35 @@ fn duckdb_polars_and_pandas_read_the_exported_columns_of_both_formats() {
     }
 }
 
+#[test]
+fn rows_of_several_logs_are_one_log_in_the_order_in_which_they_began() {
+    let runs = ["csv", "json"].map(|format| Run::hip("streams").env("LOGDUR_LOG_FORMAT", format).watched().passed());
+    let paths = runs.each_ref().map(|run| run.folder.path().join("log.csv"));
+    let to = runs[0].folder.path().join("all.csv");
+    // The later one first.
+    let output =
+        Command::new(built("omniprobe")).arg("export").args(paths.iter().rev()).arg("--csv").arg(&to).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cells = |path: &Path| {
+        let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_path(path).unwrap();
+        let rows: Vec<Vec<String>> =
+            reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
+        rows
+    };
+    let all = cells(&to);
+    let starts: Vec<u64> = all.iter().map(|row| row[2].parse().unwrap()).collect();
+    assert!(starts.is_sorted(), "{starts:?}");
+    let pids = [&all[0][18], &all[all.len() - 1][18]];
+    assert_ne!(pids[0], pids[1], "the first run is first");
+    let mut of_first: Vec<Vec<String>> = all.iter().filter(|row| row[18] == *pids[0]).cloned().collect();
+    let mut written = cells(&paths[0]);
+    of_first.sort();
+    written.sort();
+    assert_eq!(of_first, written);
+    let json = runs[1].read("log.csv").lines().filter(|line| line.contains("\"kernel\"")).count();
+    assert_eq!(all.len(), written.len() + json);
+}
+
 fn read(parquet: &Path) -> Vec<Vec<Vec<Value>>> {
     let python = harness::root().join("target/xtask/columns/bin/python");
     let columns = EXPORTED.map(|(column, _)| column).join(",");
@@ -183,6 +213,44 @@ fn the_views_of_rocpd_have_the_sums_of_two_ranks_and_summary_reads_the_database_
         };
         assert_eq!(groups(&[&to]), groups(&[&logs[0], &logs[1]]), "{by}");
     }
+}
+
+#[test]
+fn a_run_makes_a_database_for_each_name_and_an_older_one_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let kernels = |name: &str| -> Value {
+        let sql = "SELECT count(*), count(DISTINCT pid) FROM kernels";
+        let output = Command::new("python3").args(["-c", ASK, &at(name), sql]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    std::fs::write(at("out.db"), b"no database").unwrap();
+    let probed = |options: &[&str]| Run::hip("vectors").env("PMI_RANK", "3").probed(options).passed();
+    let run = probed(&["-t", "rocpd", "-l", &at("out.db"), "--stats"]);
+    let count = versions::kernels_of_vectors();
+    assert_eq!(kernels("out.db"), serde_json::json!([[count, 1]]), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("{}: {count} rows", at("out.db"))), "{}", run.stderr);
+    probed(&["-t", "rocpd", "-l", &at("%r.db"), "--log-filter", "^saxpy"]);
+    assert_eq!(kernels("3.db"), serde_json::json!([[1, 1]]));
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    assert_eq!(names, ["3.db", "out.db"], "and nothing else");
+    for (options, said) in [
+        (vec!["-t", "rocpd"], "-t rocpd writes a database at the end: expected -l FILE, found none"),
+        (vec!["-t", "rocpd", "-l", "console"], "expected -l FILE, found console"),
+        (vec!["-t", "rocpd", "-l", "/dev/null/x.db"], "expected a folder"),
+        (vec!["-t", "rocpd", "-l", "x.db", "-e"], "-t rocpd has no variable"),
+    ] {
+        let output = Command::new(built("omniprobe")).args(&options).args(["--", "true"]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && stderr.contains(said), "{options:?}: {stderr}");
+    }
+    let nothing = Command::new(built("omniprobe")).args(["-t", "rocpd", "-l", &at("no.db"), "--", "true"]).output();
+    let stderr = String::from_utf8_lossy(&nothing.unwrap().stderr).into_owned();
+    assert!(stderr.contains("no process has logged rows, no database is made"), "{stderr}");
+    assert!(!Path::new(&at("no.db")).exists());
 }
 
 #[test]

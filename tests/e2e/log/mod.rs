@@ -1,5 +1,6 @@
 //! The log of a run: rows, their times and columns, and what becomes of them when something fails.
 
+mod attach;
 mod columns;
 mod copies;
 mod crash;
@@ -9,4 +10,7 @@ mod load;
 mod markers;
 mod output;
 mod ranks;
+mod sites;
+mod threads;
 mod unwritable;
+mod when;

@@ -107,6 +107,39 @@ fn a_filter_limits_rows_and_counts_the_others() {
 }
 
 #[test]
+fn kernels_that_are_excluded_have_no_row_and_are_counted_whatever_else_is_wanted() {
+    let all = versions::kernels_of_vectors();
+    let of = |variables: &[(&str, &str)]| {
+        let run = variables.iter().fold(Run::hip("vectors"), |run, (name, value)| run.env(name, value));
+        let log = run.watched().passed().log();
+        (log.rows.len() as u64, log.account()["filtered"])
+    };
+    assert_eq!(of(&[("LOGDUR_LOG_EXCLUDE", "^(reduce|saxpy)")]), (all - 2, 2));
+    assert_eq!(of(&[("LOGDUR_LOG_FILTER", "^(reduce|saxpy)"), ("LOGDUR_LOG_EXCLUDE", "^saxpy")]), (1, all - 1));
+    let (rows, filtered) = of(&[("LOGDUR_LOG_EXCLUDE", "."), ("LOGDUR_COPIES", "1")]);
+    assert!(rows > 0 && filtered == all, "copies have rows all the same: {rows}, {filtered}");
+}
+
+#[test]
+fn dispatches_to_other_gpus_have_no_row_and_are_counted() {
+    if harness::on_hardware() {
+        return;
+    }
+    let gpus = |devices: &str| {
+        let run = Run::hip("many_gpus").env("KFDEMU_GPUS", format!("3*{}", harness::arch()));
+        let log = run.env("LOGDUR_LOG_DEVICES", devices).watched().passed().log();
+        let mut agents: Vec<String> = log.rows.iter().map(|row| row.text("agent").to_owned()).collect();
+        agents.dedup();
+        (agents, log.rows.len() as u64, log.account().get("filtered").copied().unwrap_or(0))
+    };
+    let (every, rows, none) = gpus("");
+    assert!(every.len() == 3 && none == 0, "{every:?}");
+    let (some, logged, filtered) = gpus("1-2");
+    assert_eq!((&some[..], logged + filtered), (&every[1..], rows));
+    assert!(logged > 0 && filtered > 0, "{logged} {filtered}");
+}
+
+#[test]
 fn what_is_not_understood_is_one_notice_each() {
     let run = Run::hip("vectors")
         .env("LOGDUR_LOG_FILTER", "(")

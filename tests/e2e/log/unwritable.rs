@@ -37,7 +37,7 @@ fn records_in(run: &Outcome) -> Vec<PathBuf> {
 }
 
 /// The records that a run left, put into a log.
-fn recovered(run: &Outcome, log: &Path) -> Log {
+pub(super) fn recovered(run: &Outcome, log: &Path) -> Log {
     let [left] = &records_in(run)[..] else { panic!("expected one file of records, found {:?}", records_in(run)) };
     let output = Command::new(built("omniprobe")).arg("log").arg(left).arg("-l").arg(log).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -86,6 +86,6 @@ fn an_instruction_that_is_not_emulated_is_refused_by_its_name_before_anything_ru
     let other = harness::hip_object("candidates", &arch, "-DWAY=7 -O3");
     let outcome = tool("verify", &increment(&arch), &["--hsaco", &format!("all={}", other.display())]);
     assert_eq!(outcome.status.code(), Some(7), "{}{}", outcome.stdout, outcome.stderr);
-    let text = format!("increment: 1 instructions that the emulated {arch} does not have: ds_nop at 0x");
+    let text = format!("increment: 1 instructions that the emulated {arch} does not have: s_setkill at 0x");
     assert!(outcome.stderr.contains(&text), "{}", outcome.stderr);
 }

@@ -2,6 +2,7 @@
 
 mod alone;
 mod bench;
+mod counters;
 mod damage;
 mod diff;
 mod layouts;

@@ -65,6 +65,49 @@ fn another_tool_with_a_write_index_of_its_own_counts_the_same() {
 }
 
 #[test]
+fn a_ring_in_the_gpus_memory_is_watched_beside_a_tool_with_a_write_index_of_its_own() {
+    // The runtime's variable came with ROCm 7.
+    if versions::hip() < (7, 0) {
+        return;
+    }
+    let (tool, ours) = (harness::library("tool_inplace.cpp"), built("liblogdur.so"));
+    for (program, arguments, dispatches) in [
+        ("producers", "packets=500 slots=64 threads=3", 1500),
+        ("producers", "packets=300 slots=64 threads=2 batch=16 ring=late signal=mixed", 600),
+        ("signals", "rearm 40", 40),
+    ] {
+        for (tools, is_told) in [([tool.as_path(), &ours], true), ([ours.as_path(), &tool], false)] {
+            let run = Run::hsa(program).args(arguments.split(' ')).env("HSA_ALLOCATE_QUEUE_DEV_MEM", "1");
+            let run = with_tools(run, &tools);
+            let log = run.log();
+            let counted = run.read("count").trim().parse::<u64>().unwrap();
+            assert_eq!((counted, log.account()["logged"]), (dispatches, dispatches), "{program} {arguments}");
+            let told = log.notices.iter().filter(|n| n.contains("another tool reads it there")).count();
+            assert_eq!(told > 0, is_told, "{:?}", log.notices);
+        }
+    }
+}
+
+#[test]
+fn where_a_second_record_describes_a_packets_kernel_none_is_replaced_and_a_notice_says_so() {
+    let (tool, ours) = (harness::library("tool_processor.cpp"), built("liblogdur.so"));
+    let cache = tempfile::tempdir().unwrap();
+    std::fs::copy(harness::kernels(&harness::arch()), cache.path().join("kernels.hsaco")).unwrap();
+    for (target, said) in [
+        ("", "the code object that runs is among those that fit"),
+        ("amdgcn-amd-amdhsa--gfx1250", "stays as it is: gfx1250 has a second record of each packet's kernel"),
+        ("amdgcn-amd-amdhsa--gfx1251", "stays as it is: gfx1251 has a second record of each packet's kernel"),
+    ] {
+        let run = Run::hsa("signals").args(["none", "5"]).env("LOGDUR_KERNEL_CACHE", cache.path());
+        let run = if target.is_empty() { run } else { run.env("TOOL_TARGET", target) };
+        let log = with_tools(run.env("XDG_CACHE_HOME", cache.path()), &[&tool, &ours]).log();
+        let about = |notice: &&String| notice.starts_with("cache: increment on agent") && notice.contains(said);
+        assert_eq!(log.notices.iter().filter(about).count(), 1, "{target}: {:?}", log.notices);
+        assert_eq!(log.rows_of("increment").len(), 5, "{target}");
+    }
+}
+
+#[test]
 fn another_tool_of_either_kind_leaves_a_hip_program_alone() {
     let bare = Run::hip("vectors").bare().passed();
     let kernels = versions::kernels_of_vectors();

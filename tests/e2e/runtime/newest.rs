@@ -47,6 +47,27 @@ fn queues_of_hsa_amd_queue_create_are_watched_several_of_one_call_and_copy_engin
     assert_eq!(run.log().rows.len(), 60, "watched from the first packet on");
 }
 
+#[test]
+fn on_a_runtime_newer_than_the_tested_ones_times_that_are_none_end_the_log_with_one_notice_and_an_account() {
+    if versions::hip() < (5, 6) || harness::on_hardware() {
+        return;
+    }
+    const DISPATCHES: u64 = 400;
+    let (tool, ours) = (harness::library("tool_later.cpp"), harness::built("liblogdur.so"));
+    for (step, times, refused) in [("8", "swapped", false), ("0x2a", "swapped", true), ("0x2a", "written", false)] {
+        let run = Run::hsa("paced").args([&DISPATCHES.to_string(), "1"]).env("TEST_STEP", step);
+        let run = run.env("HSA_TOOLS_LIB", format!("{} {}", tool.display(), ours.display()));
+        let log = run.env("KFDEMU_TIMES", times).watched().passed().log();
+        let told =
+            log.notices.iter().filter(|n| n.contains("newer than all that were tested, and of the first 33")).count();
+        assert_eq!(told, usize::from(refused), "{step} {times}: {:?}", log.notices);
+        let (logged, not_recorded) = (count(&log, "logged"), count(&log, "not-recorded"));
+        assert_eq!(count(&log, "seen"), DISPATCHES, "{step} {times}");
+        assert_eq!(logged + not_recorded, DISPATCHES, "{step} {times}");
+        assert_eq!(not_recorded > 0, refused, "{step} {times}: {:?}", log.account());
+    }
+}
+
 /// A run with rings in the GPU's memory. The runtime's own variable for it came with ROCm 7.
 fn in_gpu_memory(run: Run) -> Option<Run> {
     (versions::hip() >= (7, 0)).then(|| run.env("HSA_ALLOCATE_QUEUE_DEV_MEM", "1"))
@@ -153,5 +174,48 @@ fn packets_that_a_kernel_writes_are_rows_unless_it_writes_the_index_too() {
         let log = run.watched().passed().log();
         assert_eq!(log.rows_of("tally").len() as u64 + count(&log, "unseen-packets"), 20, "{:?}", log.account());
         assert_eq!(log.notices.iter().filter(is_about_blindness).count(), 1, "{:?}", log.notices);
+    }
+}
+
+#[test]
+fn who_waits_for_the_drivers_event_of_a_signal_gets_it_although_another_signal_stands_in() {
+    if versions::hip() < (5, 6) {
+        return;
+    }
+    let (tool, ours) = (harness::library("tool_later.cpp"), harness::built("liblogdur.so"));
+    let run = || Run::hsa("signal_event").args(["40"]).env("TEST_LATER", &tool);
+    run().env("HSA_TOOLS_LIB", &tool).bare().passed();
+    let watched = || run().env("HSA_TOOLS_LIB", format!("{} {}", tool.display(), ours.display()));
+    has_all_rows(&watched().watched().passed().log(), 80);
+    let Some(run) = in_gpu_memory(watched()) else { return };
+    has_all_rows(&run.watched().passed().log(), 80);
+}
+
+#[test]
+fn queues_that_serve_one_stream_after_another_have_a_row_for_each_dispatch_and_no_stream() {
+    const ROUNDS: usize = 5;
+    const STREAMS: usize = 9;
+    let log = Run::hip("recycled").args([ROUNDS.to_string()]).watched().passed().log();
+    let rows = log.rows_of("add(");
+    assert_eq!(rows.len(), ROUNDS * STREAMS, "{:?}", log.notices);
+    // Fewer queues than streams were there: a row says which queue it was, and of streams nothing.
+    let queues: BTreeSet<_> = rows.iter().map(|row| row.text("queue")).collect();
+    assert!(queues.len() < ROUNDS * STREAMS, "{queues:?}");
+    assert_eq!(count(&log, "seen"), log.rows.len() as u64);
+}
+
+#[test]
+fn an_application_goes_on_with_its_own_signals_when_the_self_check_ends_the_log() {
+    if versions::hip() < (5, 6) || harness::on_hardware() {
+        return;
+    }
+    let (tool, ours) = (harness::library("tool_later.cpp"), harness::built("liblogdur.so"));
+    for mode in ["auto", "intercept"] {
+        let run = Run::hip("recycled").args(["60"]).env("TEST_STEP", "0x2a").env("KFDEMU_TIMES", "swapped");
+        let run = run.env("HSA_TOOLS_LIB", format!("{} {}", tool.display(), ours.display()));
+        let log = run.env("LOGDUR_QUEUE_MODE", mode).watched().passed().log();
+        let (logged, not_recorded) = (count(&log, "logged"), count(&log, "not-recorded"));
+        assert!(logged > 32 && not_recorded > 0, "{mode}: {:?} {:?}", log.account(), log.notices);
+        assert_eq!(logged + not_recorded, count(&log, "seen"), "{mode}: {:?}", log.account());
     }
 }

@@ -57,12 +57,12 @@ pub(crate) struct Captured {
     /// False for one without memory after the kernel.
     pub(crate) after: bool,
     /// What the capture lacks.
-    pub(crate) without: Option<Part>,
+    pub(crate) without: Option<Demand>,
 }
 
 /// A part of what a dispatch demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Demand {
     /// The kernel's number.
     Kernel,
     /// The kernel's code object.
@@ -134,7 +134,7 @@ impl Captured {
         writer.loaded(&loaded).unwrap();
         let object = CODE + descriptor;
         let symbol = self.kernel.to_owned();
-        let of_kernel = if self.without == Some(Part::Code) { Id::default() } else { code_object };
+        let of_kernel = if self.without == Some(Demand::Code) { Id::default() } else { code_object };
         let kernel =
             Kernel { id: 1, symbol, code_object: of_kernel, executable: 1, agent: 1, object, ..Kernel::default() };
         writer.kernel(&kernel).unwrap();
@@ -152,7 +152,7 @@ impl Captured {
             variables.push((address, before, after));
         }
         let mut snapshot = writer.snapshot(None);
-        if self.without != Some(Part::Buffers) {
+        if self.without != Some(Demand::Buffers) {
             self.buffers.iter().for_each(|b| snapshot.bytes(b.base, &b.before).unwrap());
         }
         variables.iter().for_each(|(address, before, _)| snapshot.bytes(*address, before).unwrap());
@@ -168,9 +168,9 @@ impl Captured {
             queue: 1,
             packet: Packet(self.packet(object)),
             kernarg: self.kernarg.clone(),
-            kernel: if self.without == Some(Part::Kernel) { 0 } else { 1 },
+            kernel: if self.without == Some(Demand::Kernel) { 0 } else { 1 },
             code_object,
-            before: Some(before).filter(|_| self.without != Some(Part::Before)),
+            before: Some(before).filter(|_| self.without != Some(Demand::Before)),
             after,
             occurrence: 1,
             scope: self.scope,

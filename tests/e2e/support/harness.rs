@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -95,9 +96,9 @@ fn link_options() -> Vec<OsString> {
     options.into_iter().map(OsString::from).collect()
 }
 
-/// Where the programs for the ROCm to test on are kept.
+/// Where the programs for the ROCm and the processors to test on are kept.
 pub(crate) fn programs() -> PathBuf {
-    let all = root().join("target/tests");
+    let all = root().join("target/tests").join(archs().join("+"));
     rocm().map_or(all.clone(), |folder| all.join(folder.file_name().unwrap()))
 }
 
@@ -154,15 +155,15 @@ pub(crate) fn hip(name: &str) -> PathBuf {
 
 /// A HIP program, compiled with options like `-O3`.
 pub(crate) fn hip_optimized(name: &str, options: &str) -> PathBuf {
-    hip_targets(name, options, &archs(), "")
+    hip_compiled(name, options, &archs(), "")
 }
 
-/// A HIP program for one target ID, like `gfx90a:sramecc-`.
-pub(crate) fn hip_target(name: &str, target: &str) -> PathBuf {
-    hip_targets(name, "-O3", &[target.to_owned()], target)
+/// A HIP program for these target IDs alone, like `gfx90a:sramecc-`.
+pub(crate) fn hip_targets(name: &str, targets: &[&str]) -> PathBuf {
+    hip_compiled(name, "-O3", targets, &targets.join("+"))
 }
 
-fn hip_targets(name: &str, options: &str, targets: &[String], suffix: &str) -> PathBuf {
+fn hip_compiled(name: &str, options: &str, targets: &[impl Display], suffix: &str) -> PathBuf {
     let words = options.replace(' ', "") + &suffix.replace(':', ".");
     let program = programs().join(if words == "-O3" { name.to_owned() } else { format!("{name}{words}") });
     let sources = sources(&format!("{name}.hip"));
@@ -526,6 +527,7 @@ fn is_ours(name: &OsStr) -> bool {
     [
         "LOGDUR_CAPTURE",
         "LOGDUR_LOG",
+        "LOGDUR_NAMES",
         "LOGDUR_RECORDS",
         "LOGDUR_FILTER",
         "LOGDUR_DISPATCHES",
@@ -534,6 +536,9 @@ fn is_ours(name: &OsStr) -> bool {
         "LOGDUR_KERNEL",
         "LOGDUR_QUEUE",
         "LOGDUR_RANKS",
+        "LOGDUR_START",
+        "LOGDUR_WHEN",
+        "LOGDUR_STACKS",
         "KFDEMU_",
         "HSA_",
         "LD_PRELOAD",

@@ -29,6 +29,8 @@ pub(crate) const COLUMNS: &[&str] = &[
     "sgprs",
     "tid",
     "code",
+    "symbol",
+    "site",
 ];
 
 /// A row: the text in each column.
@@ -93,7 +95,7 @@ impl Log {
     pub(crate) fn account(&self) -> &BTreeMap<String, u64> {
         let last = self.accounts.last().unwrap();
         let of = |name: &str| last.get(name).copied().unwrap_or(0);
-        let ends = ["logged", "filtered", "unwritten", "not-submitted", "not-recorded"];
+        let ends = ["logged", "filtered", "unwritten", "not-submitted", "not-recorded", "outside"];
         assert_eq!(of("seen"), ends.into_iter().map(of).sum::<u64>(), "{last:?}");
         assert_eq!(of("logged"), self.rows.len() as u64, "{last:?}");
         let ids: std::collections::BTreeSet<u64> = self.rows.iter().map(|r| r.number("id")).collect();

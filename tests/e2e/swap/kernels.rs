@@ -98,8 +98,11 @@ fn notice<'a>(log: &'a crate::support::log::Log, text: &str) -> &'a str {
 
 #[test]
 fn kernels_of_the_cache_run_where_they_fit_and_the_applications_own_where_not() {
-    for arch in harness::archs() {
-        let run = Swaps::program().with(&others(&arch, "-O3"), "others.hsaco").map(|run| run.arch(&arch)).watched();
+    for (arch, ring) in
+        harness::archs().into_iter().flat_map(|arch| rings().iter().map(move |ring| (arch.clone(), ring)))
+    {
+        let swaps = Swaps::program().with(&others(&arch, "-O3"), "others.hsaco");
+        let run = swaps.map(|run| run.arch(&arch).env("HSA_ALLOCATE_QUEUE_DEV_MEM", ring)).watched();
         assert_eq!(said(&run), all(), "{arch}");
         let log = run.log();
         log.account();
@@ -211,6 +214,20 @@ fn only_kernels_that_the_filter_names_are_swapped() {
         swaps.map(|run| run.env("LOGDUR_FILTER", "^(plain|void shaped<int>)").args(["plain", "shaped<int>", "placed"]));
     let expected = [("plain", "other"), ("shaped<int>", "other"), ("placed", "original")];
     assert_eq!(said(&run.watched()), expected);
+    let launches = ["plain", "shaped<int>", "placed"];
+    for (filter, exclude, whose) in [
+        ("", "^plain$|^placed$", ["original", "other", "original"]),
+        ("^p", "^placed$", ["other", "original", "original"]),
+        ("^p", ".", ["original"; 3]),
+    ] {
+        let swaps = Swaps::program().with(&others(&harness::arch(), "-O3"), "o.hsaco");
+        let run = swaps.map(|run| {
+            let run = run.args(launches).env("LOGDUR_FILTER_EXCLUDE", exclude);
+            if filter.is_empty() { run } else { run.env("LOGDUR_FILTER", filter) }
+        });
+        let expected: Vec<_> = launches.into_iter().zip(whose).collect();
+        assert_eq!(said(&run.watched()), expected, "{filter} {exclude}");
+    }
 }
 
 #[test]
@@ -243,9 +260,10 @@ fn kernels_of_a_shared_library_that_is_loaded_late_are_swapped() {
 
 #[test]
 fn each_gpu_has_replacements_of_its_own() {
+    let gpus = ["gfx90a", "gfx906"];
     let of = |arch: &str, device: &str| {
-        let swaps = Swaps::program().with(&others(arch, "-O3"), "o.hsaco");
-        let run = swaps.map(|run| run.env("KFDEMU_GPUS", "gfx90a,gfx906").args(["-d", device, "plain", "tiled"]));
+        let swaps = Swaps::new(harness::hip_targets("swaps", &gpus)).with(&others(arch, "-O3"), "o.hsaco");
+        let run = swaps.map(|run| run.env("KFDEMU_GPUS", gpus.join(",")).args(["-d", device, "plain", "tiled"]));
         let run = run.watched();
         let whose: Vec<String> = said(&run).into_iter().map(|(_, whose)| whose.to_owned()).collect();
         (whose.join(" "), run.log().notices.join("\n"))
@@ -383,12 +401,20 @@ fn producers_and_signals_of_every_kind_are_swapped_alike_and_lose_nothing() {
         ("signals", "shared 80", 80),
         ("churn", "20 running", 0),
     ] {
-        let swaps = Swaps::new(harness::hsa(program)).with(&object, "k.hsaco");
-        let log = swaps.map(|run| run.args(arguments.split(' '))).watched().log();
-        let account = log.account();
-        assert!(dispatches == 0 || account["logged"] == dispatches, "{program} {arguments}: {account:?}");
-        assert!(log.rows.iter().all(|row| !row.text("replaced").is_empty()), "{program} {arguments}");
+        for ring in rings() {
+            let swaps = Swaps::new(harness::hsa(program)).with(&object, "k.hsaco");
+            let swaps = swaps.map(|run| run.args(arguments.split(' ')).env("HSA_ALLOCATE_QUEUE_DEV_MEM", ring));
+            let log = swaps.watched().log();
+            let account = log.account();
+            assert!(dispatches == 0 || account["logged"] == dispatches, "{program} {arguments} {ring}: {account:?}");
+            assert!(log.rows.iter().all(|row| !row.text("replaced").is_empty()), "{program} {arguments} {ring}");
+        }
     }
+}
+
+/// Where rings can be, as the runtime's variable has it: in the host's memory and, from ROCm 7 on, in the GPU's.
+fn rings() -> &'static [&'static str] {
+    if versions::hip() >= (7, 0) { &["0", "1"] } else { &["0"] }
 }
 
 /// A program that waits for a line before each launch.

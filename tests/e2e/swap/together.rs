@@ -8,7 +8,7 @@ use logdur_capture::{Id, Reader};
 use serde_json::Value;
 
 use crate::replay::verify::{all_passed, increment, json, on_file, tool};
-use crate::support::captures::{Captured, Part};
+use crate::support::captures::{Captured, Demand};
 use crate::support::harness::{self, Outcome, Run, built};
 
 /// What `together` may do after its first kernel was swapped, and the kernels of its own that it launches then, with the number
@@ -143,10 +143,10 @@ fn what_a_dispatch_demands_and_a_capture_lacks_is_named_by_fsck_and_info() {
     let looked = tool("fsck", &whole, &[]);
     assert!(looked.status.success(), "{}", looked.stdout);
     let lacking = [
-        (Captured { without: Some(Part::Kernel), ..whole.clone() }, "kernel 0"),
-        (Captured { without: Some(Part::Code), ..whole.clone() }, "code object"),
-        (Captured { without: Some(Part::Before), ..whole.clone() }, "memory before the kernel"),
-        (Captured { without: Some(Part::Buffers), ..whole.clone() }, "the memory that arg0 points to, 0x"),
+        (Captured { without: Some(Demand::Kernel), ..whole.clone() }, "kernel 0"),
+        (Captured { without: Some(Demand::Code), ..whole.clone() }, "code object"),
+        (Captured { without: Some(Demand::Before), ..whole.clone() }, "memory before the kernel"),
+        (Captured { without: Some(Demand::Buffers), ..whole.clone() }, "the memory that arg0 points to, 0x"),
         (Captured { kernarg: Vec::new(), ..whole.clone() }, "arguments from byte 0 to byte 8"),
         (Captured { grid: 0, ..whole.clone() }, "a grid or a workgroup of size 0"),
     ];

@@ -17,6 +17,7 @@ const PAGES: &[(&str, Print)] = &[
     ("docs/kernel-cache.md", logdur_kernel_cache::page),
     ("docs/statuses.md", omniprobe_exit::Exit::page),
     ("docs/agents.md#statuses", omniprobe_exit::Exit::table),
+    ("docs/bench.md#counters", logdur_observe::counters::table),
     ("docs/analysis.md#analyses", logdur_observe::Analysis::table),
     ("docs/analysis.md#checks", logdur_observe::Check::table),
     ("docs/analysis.md#peaks", logdur_observe::peaks),

@@ -62,11 +62,11 @@ pub(super) fn format() -> Result<()> {
     measure(&[])
 }
 
-/// The figures of `capture/file/examples/measure.rs`.
+/// The figures of `capture/file/examples/capture_rates.rs`.
 fn measure(arguments: &[&str]) -> Result<()> {
     let folder = shell::cache();
     std::fs::create_dir_all(&folder)?;
     let mut command = Command::new(shell::cargo());
-    command.args(["run", "--quiet", "--release", "-p", "logdur-capture", "--example", "measure", "--"]);
+    command.args(["run", "--quiet", "--release", "-p", "logdur-capture", "--example", "capture_rates", "--"]);
     shell::run(command.arg(folder).args(arguments).current_dir(shell::root()))
 }

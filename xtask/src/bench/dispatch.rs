@@ -74,6 +74,15 @@ fn processor_time_of_children() -> f64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
+/// The library, also where none of its dispatches is recorded.
+const WINDOW: [Variant; 4] =
+    [LIBRARY[0], LIBRARY[1], variant("outside of --when", outside), variant("without, again", emulated)];
+
+fn outside(command: &mut Command) {
+    watched(command);
+    command.env("LOGDUR_WHEN", "file:/nowhere");
+}
+
 /// Programs without HIP between them and the queue.
 pub(super) fn hsa() -> Result<()> {
     let rocm = setup::rocm()?;
@@ -91,7 +100,7 @@ pub(super) fn hsa() -> Result<()> {
         ("a held queue, one producer, batches of 64", ["held", "1", "64", "11"]),
         ("a held queue, one producer, batches of 4096", ["held", "1", "4096", "11"]),
     ] {
-        table(title, ["ns a packet", "p99 ns"], &LIBRARY, REPEATS, |v| parsed(&run(&arguments, v)?))?;
+        table(title, ["ns a packet", "p99 ns"], &WINDOW, REPEATS, |v| parsed(&run(&arguments, v)?))?;
     }
     swapped(&rocm, &program, &kernels)?;
     let title = "from a doorbell to the end of the wait on the kernel's own signal";

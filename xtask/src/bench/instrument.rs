@@ -20,7 +20,7 @@ const VARIANTS: [Variant; 3] =
 
 pub(super) fn run() -> Result<()> {
     let mut command = Command::new(shell::cargo());
-    command.args(["run", "--quiet", "--release", "-p", "logdur-messages", "--example", "measure"]);
+    command.args(["run", "--quiet", "--release", "-p", "logdur-messages", "--example", "message_rates"]);
     shell::run(command.current_dir(shell::root()))?;
     let rocm = setup::rocm()?;
     dist::for_this_machine()?;

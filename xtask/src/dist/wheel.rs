@@ -22,6 +22,7 @@ const PACKAGES: &[&str] = &[
     "nbclient==0.11.0",
     "ipykernel==7.4.0",
     "matplotlib==3.11.2",
+    "mcp==2.3.0",
 ];
 
 /// The oldest version of the C library that a tag of wheels names. Source: PEP 599 and PEP 600.

@@ -11,7 +11,7 @@ use pulldown_cmark::{Event, Parser};
 use crate::shell::{self, root};
 
 /// The documents that lead to places in the code.
-const DOCUMENTS: &[&str] = &["ARCHITECTURE.md", "CONTRIBUTING.md"];
+const DOCUMENTS: &[&str] = &["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/life-of-a-packet.md"];
 
 /// The ends of the names of files with code, and of those that documents mention.
 const CODE: &[&str] = &[".rs", ".h", ".c", ".cpp", ".hip", ".cl", ".py", ".pyi", ".toml"];

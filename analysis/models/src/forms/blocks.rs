@@ -76,8 +76,11 @@ pub fn write(about: &About<'_>, blocks: &[Block], placed: &Placed, out: &mut Out
                 &total.count,
             ]),
             Form::Text => out.line(&format!(
-                "\tblock {number} {file}:{line}: entered {} times, branchiness {branchiness:.3}, {} ticks in {} of them",
-                total.count, total.duration, total.timed
+                "\tblock {number}{}: entered {} times, branchiness {branchiness:.3}, {} ticks in {} of them",
+                if file.is_empty() { String::new() } else { format!(" {file}:{line}") },
+                total.count,
+                total.duration,
+                total.timed
             )),
         }
     }

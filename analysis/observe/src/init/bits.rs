@@ -2,6 +2,7 @@
 
 use amdgpu_emu::isa::action::{Action, Bitwise};
 use amdgpu_emu::isa::inst::Inst;
+use amdgpu_emu::isa::op::{Family, Flags};
 use amdgpu_emu::isa::operand::Kind;
 use amdgpu_emu::isa::wave::Wave;
 
@@ -47,9 +48,72 @@ pub(super) fn source(inst: &Inst, wave: &Wave, defined: &Defined, n: usize, from
     }
 }
 
-/// Bits of a source that an operand of a kind has.
-fn needed(kind: Kind) -> u32 {
-    if matches!(kind, Kind::I16 | Kind::U16 | Kind::F16) { 0xffff } else { u32::MAX }
+/// One half of a register.
+fn half(is_high: bool) -> u32 {
+    if is_high { 0xffff_0000 } else { 0xffff }
+}
+
+/// The bits of a source that an operation reads. What SDWA chooses is at the beginning of the word.
+fn read(inst: &Inst, n: usize) -> u32 {
+    let has = |flag| inst.op.flags.has(flag);
+    let chosen = |halves: u8| halves >> n & 1 == 1;
+    if let Action::ByteToFloat(byte) = inst.op.action {
+        return 0xff << (8 * byte);
+    }
+    if n < 2 && [Action::Multiply24, Action::MultiplyHigh24].contains(&inst.op.action) {
+        return 0xff_ffff;
+    }
+    match inst.op.src[n] {
+        Kind::I16 | Kind::U16 | Kind::F16 => half(has(Flags::OP_SEL) && chosen(inst.mods.op_sel)),
+        Kind::Mix if chosen(inst.mods.op_sel_hi) => half(chosen(inst.mods.op_sel)),
+        // One small float, or two.
+        _ if has(Flags::PART_SRC) && inst.op.src[n] == Kind::U32 => {
+            if inst.op.dst.dwords() == 1 {
+                0xff
+            } else {
+                0xffff
+            }
+        }
+        _ => u32::MAX,
+    }
+}
+
+/// Where in its register a result of fewer than 32 bits goes, if the rest of the register stays: the first bit, and the bits of it.
+fn part_of_register(inst: &Inst) -> Option<(u32, u32)> {
+    let has = |flag| inst.op.flags.has(flag);
+    let is_short = inst.op.dst.is_16_bit() && !inst.op.dst.is_packed();
+    match inst.sdwa() {
+        Some(_) => None,
+        None if has(Flags::BYTE_DST) => Some((8 * u32::from(inst.mods.op_sel >> 2), 0xff)),
+        None if has(Flags::HIGH_DST) => Some((16, 0xffff)),
+        None if is_short && has(Flags::OP_SEL) && inst.mods.op_sel & 8 != 0 => Some((16, 0xffff)),
+        None if is_short && has(Flags::KEEP_HIGH) => Some((0, 0xffff)),
+        None => None,
+    }
+}
+
+/// True if a part of the register keeps what it was.
+pub(super) fn keeps_old(inst: &Inst) -> bool {
+    part_of_register(inst).is_some() || inst.sdwa().is_some_and(|sdwa| sdwa.dst_sel < 6 && sdwa.dst_unused == 2)
+}
+
+/// The bits of its destination that an operation reads, which is also its third source.
+pub(super) fn accumulated(inst: &Inst) -> u32 {
+    if inst.op.dst.is_16_bit() && !inst.op.dst.is_packed() && inst.sdwa().is_none() { 0xffff } else { u32::MAX }
+}
+
+/// The defined halves of a result of two: each is computed of one half of each source.
+fn halves(inst: &Inst, sources: [Source; 3]) -> u32 {
+    let accumulates = inst.op.flags.has(Flags::DST_IS_SRC2);
+    let of = |high: bool, n: usize| match inst.op.family {
+        Family::Vop3p => half([inst.mods.op_sel, inst.mods.op_sel_hi][usize::from(high)] >> n & 1 == 1),
+        _ => half(high),
+    };
+    let is_known = |high: bool| {
+        let reads = |n: &usize| inst.op.src[*n] != Kind::None || accumulates && *n == 2;
+        (0..3).filter(reads).all(|n| sources[n].1 & of(high, n) == of(high, n))
+    };
+    [false, true].into_iter().filter(|high| is_known(*high)).map(half).sum()
 }
 
 fn and((x, a): Source, (y, b): Source) -> Source {
@@ -109,6 +173,9 @@ pub(super) fn result(inst: &Inst, sources: [Source; 3], chosen: bool) -> Result 
     let is_short = inst.op.dst.is_16_bit();
     // Of sums and products, lower bits do not depend on higher ones.
     let low = |all: u32| u32::MAX.checked_shl(all.trailing_ones()).map_or(u32::MAX, |rest| !rest);
+    if inst.op.dst.is_packed() {
+        return Result { bits: halves(inst, sources), computes: true };
+    }
     let moves = match inst.op.action {
         Move | Not => a,
         ReverseBits => a.reverse_bits(),
@@ -135,7 +202,8 @@ pub(super) fn result(inst: &Inst, sources: [Source; 3], chosen: bool) -> Result 
         AddShift => return computed(inst, sources, shifted((0, low(a & b)), s2).1),
         Add | AddCarry | Subtract | MultiplyLow | Multiply24 | XorAdd => {
             let all = known(inst, sources).fold(u32::MAX, |all, (_, bits)| all & bits);
-            return computed(inst, sources, low(all));
+            let is_aligned = known(inst, sources).all(|(read, _)| read & 1 == 1);
+            return computed(inst, sources, if is_aligned { low(all) } else { 0 });
         }
         ShiftLeft | ShiftRight | ShiftRightSigned | ExtractField | AlignBits | AlignBytes | Pack | Other
         | SaveExec(_) | MultiplyHigh24 | ConditionalMove | SetBit | Compare | Equality | ByteToFloat(_) | Fma64
@@ -165,25 +233,15 @@ fn aligned(a: u32, b: u32, by: u32) -> u32 {
     ((u64::from(a) << 32 | u64::from(b)) >> by) as u32
 }
 
-/// The sources that an instruction has: their kinds and defined bits.
-fn known(inst: &Inst, sources: [Source; 3]) -> impl Iterator<Item = (Kind, u32)> {
-    let all = inst.op.src.into_iter().zip(sources).filter(|(kind, _)| *kind != Kind::None);
-    all.map(|(kind, (_, bits))| (kind, bits))
+/// The sources that an instruction has: the bits that it reads of each, and those that are defined.
+fn known(inst: &Inst, sources: [Source; 3]) -> impl Iterator<Item = (u32, u32)> {
+    let all = (0..).zip(sources).filter(|(n, _)| inst.op.src[*n] != Kind::None);
+    all.map(|(n, (_, bits))| (read(inst, n), bits))
 }
 
 /// A result that is computed: all of it is defined where what is needed of the sources is, or else `part`.
 fn computed(inst: &Inst, sources: [Source; 3], part: u32) -> Result {
-    let is_known = |(kind, bits): (Kind, u32)| {
-        let needed = if let Action::ByteToFloat(n) = inst.op.action {
-            0xff << (8 * n)
-        } else if [Action::Multiply24, Action::MultiplyHigh24].contains(&inst.op.action) {
-            0xff_ffff
-        } else {
-            needed(kind)
-        };
-        bits & needed == needed
-    };
-    let bits = match known(inst, sources).all(is_known) {
+    let bits = match known(inst, sources).all(|(read, bits)| bits & read == read) {
         true => u32::MAX,
         false if inst.mods.clamp => 0,
         false => part,
@@ -193,7 +251,14 @@ fn computed(inst: &Inst, sources: [Source; 3], part: u32) -> Result {
 
 /// Where a result goes: the defined bits of the register afterwards. `old` are those before.
 pub(super) fn placed(inst: &Inst, bits: u32, old: u32) -> u32 {
-    let Some(sdwa) = inst.sdwa().filter(|sdwa| sdwa.dst_sel < 6) else { return bits };
+    let Some(sdwa) = inst.sdwa().filter(|sdwa| sdwa.dst_sel < 6) else {
+        return match part_of_register(inst) {
+            Some((at, part)) => old & !(part << at) | (bits & part) << at,
+            // The upper half is zero.
+            None if inst.op.dst.is_16_bit() && !inst.op.dst.is_packed() => bits | 0xffff_0000,
+            None => bits,
+        };
+    };
     let (shift, width) = match sdwa.dst_sel {
         byte @ 0..=3 => (8 * u32::from(byte), 0xffu32),
         word => (16 * (u32::from(word) - 4), 0xffff),
@@ -209,7 +274,7 @@ pub(super) fn placed(inst: &Inst, bits: u32, old: u32) -> u32 {
 
 /// True for a comparison whose result does not depend on what is undefined.
 pub(super) fn is_decided(inst: &Inst, [s0, s1, _]: [Source; 3]) -> bool {
-    let needed = needed(inst.op.src[0]);
+    let needed = read(inst, 0);
     let (known, differs) = (s0.1 & s1.1 & needed, s0.0 ^ s1.0);
     known == needed || inst.op.action == Action::Equality && differs & known != 0 && inst.plain_sources
 }

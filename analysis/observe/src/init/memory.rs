@@ -1,6 +1,6 @@
 //! Definedness in memory instructions: undefined data, and undefined addresses.
 
-use amdgpu_emu::isa::access::{Does, Part, Parts, Space};
+use amdgpu_emu::isa::access::{Does, LaneAccess, Parts, Space};
 use amdgpu_emu::isa::action::Action;
 use amdgpu_emu::isa::inst::{Inst, control};
 use amdgpu_emu::isa::op::{Access, Family, Fill, Flags};
@@ -50,7 +50,7 @@ pub(super) fn execute(look: &mut Look<'_>, defined: &mut Defined, lds: &mut Byte
 }
 
 /// The shadow of a part, and where in it a byte is; `None` for ordinary memory.
-fn shadow<'s>(part: &Part, at: u64, lds: &'s mut Bytes, scratch: &'s mut Bytes) -> Option<(&'s mut Bytes, u64)> {
+fn shadow<'s>(part: &LaneAccess, at: u64, lds: &'s mut Bytes, scratch: &'s mut Bytes) -> Option<(&'s mut Bytes, u64)> {
     match part.space {
         Space::Lds => Some((lds, at)),
         Space::Memory if at >= SCRATCH_WINDOW => Some((scratch, at - SCRATCH_WINDOW)),
@@ -60,7 +60,7 @@ fn shadow<'s>(part: &Part, at: u64, lds: &'s mut Bytes, scratch: &'s mut Bytes) 
 
 /// True where all accessed bytes are defined: ordinary memory is, and LDS where all bytes near them are.
 #[inline]
-fn is_known(part: &Part, lds: &Bytes) -> bool {
+fn is_known(part: &LaneAccess, lds: &Bytes) -> bool {
     let whole = |at: u64| lds.is_whole(at);
     match part.space {
         Space::Memory => part.at[part.lanes.trailing_zeros() as usize % LANES] < SCRATCH_WINDOW,
@@ -81,7 +81,7 @@ fn load(
     look: &Look<'_>,
     defined: &mut Defined,
     n: usize,
-    part: &Part,
+    part: &LaneAccess,
     results: &[(Operand, u32)],
     lds: &mut Bytes,
     scratch: &mut Bytes,
@@ -140,7 +140,7 @@ fn store(
     look: &mut Look<'_>,
     defined: &Defined,
     n: usize,
-    part: &Part,
+    part: &LaneAccess,
     into_lds: bool,
     lds: &mut Bytes,
     scratch: &mut Bytes,

@@ -9,8 +9,9 @@
 //! Structures have padding, which is copied with them. So of a store, bytes that were only moved are reported if all bytes of the lane's
 //! access are undefined; what was computed of something undefined is reported always.
 //!
-//! Where an operation's result depends on a part of its sources only, more is taken for defined, so that what is reported is an error:
-//! halves of registers, factors of matrix instructions, lanes that are exchanged in patterns.
+//! Arithmetic on parts of registers (halves that `op_sel` chooses, factors of 24 bits, small floats) needs these parts alone, and writes
+//! the part of the register that it writes. Where else a result depends on a part of the sources only, more is taken for defined, so that
+//! what is reported is an error: factors of matrix instructions, lanes that are exchanged in patterns.
 
 mod bits;
 mod bytes;

@@ -90,8 +90,9 @@ pub(super) fn execute(look: &mut Look<'_>, defined: &mut Defined) {
         return;
     }
     let is_word = op.dst.dwords() == 1 && (0..3).all(|n| op.src[n].dwords() <= 1 || op.src[n] == Kind::Mask);
-    if is_word && all & mask != mask {
-        return by_bits(inst, wave, defined, (mask, all), is_chosen);
+    let stays = if bits::keeps_old(inst) { words(wave, defined, inst.dst, op.dst) } else { u64::MAX };
+    if is_word && all & stays & mask != mask {
+        return by_bits(inst, wave, defined, (mask, all & stays), is_chosen);
     }
     let integer = matches!(op.dst, Kind::B64 | Kind::I64 | Kind::U64);
     let shifted = shifted(inst, wave, defined, mask & !all);
@@ -141,7 +142,8 @@ fn by_bits(inst: &Inst, wave: &Wave, defined: &mut Defined, (mask, all): (u64, u
         }
         let mut result = bits::result(inst, from, chosen >> lane & 1 == 1);
         // Which of two is chosen is not known, or the sum has what is not.
-        if is_chosen >> lane & 1 == 0 || accumulates && old != u32::MAX {
+        let read = bits::accumulated(inst);
+        if is_chosen >> lane & 1 == 0 || accumulates && !inst.op.dst.is_packed() && old & read != read {
             result = bits::Result { bits: 0, computes: true };
         }
         // What is moved stays what it was.

@@ -1,13 +1,13 @@
 //! Two lanes of one store that write different values to one place: which of them stays is not defined.
 
-use amdgpu_emu::isa::access::{Does, Part, Parts};
+use amdgpu_emu::isa::access::{Does, LaneAccess, Parts};
 use amdgpu_emu::observer::Step;
 
 use super::is_scratch;
 use super::stored::Stored;
 
 /// Two lanes, and the place: the lanes with the least numbers of those that collide at the lowest address.
-pub(super) fn clash<'p>(step: &Step<'_>, parts: &'p Parts) -> Option<(u8, u8, &'p Part, u64)> {
+pub(super) fn clash<'p>(step: &Step<'_>, parts: &'p Parts) -> Option<(u8, u8, &'p LaneAccess, u64)> {
     let stores = || parts.iter().enumerate().filter(|(_, part)| part.does == Does::Write && !is_scratch(part));
     let is_single = stores().count() == 1;
     if stores().all(|(_, part)| is_single && is_in_order(part)) {
@@ -15,7 +15,7 @@ pub(super) fn clash<'p>(step: &Step<'_>, parts: &'p Parts) -> Option<(u8, u8, &'
     }
     // Pieces of a dword where all accesses are of whole ones, else bytes.
     let aligned =
-        |part: &Part| part.bytes.is_multiple_of(4) && part.active().all(|lane| part.at[lane].is_multiple_of(4));
+        |part: &LaneAccess| part.bytes.is_multiple_of(4) && part.active().all(|lane| part.at[lane].is_multiple_of(4));
     let unit = if stores().all(|(_, part)| aligned(part)) { 4 } else { 1 };
     let mut all = Vec::new();
     for (n, part) in stores() {
@@ -42,7 +42,7 @@ pub(super) fn clash<'p>(step: &Step<'_>, parts: &'p Parts) -> Option<(u8, u8, &'
 }
 
 /// True for lanes that each write behind the one before, or in front of it.
-fn is_in_order(part: &Part) -> bool {
+fn is_in_order(part: &LaneAccess) -> bool {
     if part.step != 4 && part.bytes > 4 {
         return false;
     }

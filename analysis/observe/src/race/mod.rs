@@ -23,7 +23,7 @@ mod stored;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use amdgpu_emu::isa::access::{Does, Part, Parts, Space};
+use amdgpu_emu::isa::access::{Does, LaneAccess, Parts, Space};
 use amdgpu_emu::isa::atomic::AtomicOp;
 use amdgpu_emu::isa::inst::{Inst, control};
 use amdgpu_emu::isa::op::{Access as Op, Family, Flags};
@@ -318,7 +318,7 @@ impl Group {
                 for changes in [true, false] {
                     let lanes = operands.lanes_that(step, part, changes);
                     if lanes != 0 {
-                        let of = Part { lanes, ..*part };
+                        let of = LaneAccess { lanes, ..*part };
                         touch(&mut self.lds, between, &of, &me, by, What::Settles(changes), None);
                     }
                 }
@@ -374,7 +374,7 @@ impl Group {
 fn touch(
     lds: &mut Lds,
     between: &Between,
-    part: &Part,
+    part: &LaneAccess,
     me: &Me<'_>,
     by: By,
     what: What<'_>,
@@ -406,7 +406,7 @@ fn touch(
 }
 
 /// True for a part of which the lanes access their scratch.
-fn is_scratch(part: &Part) -> bool {
+fn is_scratch(part: &LaneAccess) -> bool {
     part.space == Space::Memory && part.at[part.lanes.trailing_zeros() as usize & 63] >= SCRATCH_WINDOW
 }
 
@@ -431,7 +431,7 @@ fn returns(inst: &Inst) -> bool {
 }
 
 /// What a write of an instruction is.
-fn flags(inst: &Inst, part: &Part, is_coherent: bool, drained: bool) -> u16 {
+fn flags(inst: &Inst, part: &LaneAccess, is_coherent: bool, drained: bool) -> u16 {
     let when = |is: bool, flag: u16| if is { flag } else { 0 };
     let releases = when(drained, flag::RELEASES);
     if part.does == Does::Write {

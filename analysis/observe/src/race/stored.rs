@@ -1,6 +1,6 @@
 //! What an instruction is about to store, and what an atomic did.
 
-use amdgpu_emu::isa::access::Part;
+use amdgpu_emu::isa::access::LaneAccess;
 use amdgpu_emu::isa::atomic::AtomicOp;
 use amdgpu_emu::isa::inst::Inst;
 use amdgpu_emu::isa::op::{Access, Family, Fill};
@@ -16,7 +16,7 @@ pub(super) struct Stored<'w> {
 
 impl<'w> Stored<'w> {
     /// The registers that part `n` of a vector store stores; `None` for what is not in vector registers.
-    pub(super) fn of(step: &Step<'w>, n: usize, part: &Part) -> Option<Stored<'w>> {
+    pub(super) fn of(step: &Step<'w>, n: usize, part: &LaneAccess) -> Option<Stored<'w>> {
         let inst = step.inst;
         let (data, bytes, fill) = match (inst.op.access, inst.op.family) {
             (Access::Store(bytes, fill), Family::Mubuf) => (inst.dst, bytes, fill),
@@ -83,7 +83,7 @@ impl Operands {
     }
 
     /// The lanes of a part that did change what was there, or did not. The instruction has been executed.
-    pub(super) fn lanes_that(&self, step: &Step<'_>, part: &Part, change: bool) -> u64 {
+    pub(super) fn lanes_that(&self, step: &Step<'_>, part: &LaneAccess, change: bool) -> u64 {
         let value = |words: &[Vgpr], lane: usize| {
             let word = |n: usize| u64::from(words.get(n).map_or(0, |word| word[lane]));
             word(0) | word(1) << 32

@@ -22,7 +22,7 @@ use logdur_captured::{Backend, Called, CapturedDispatch, Code, extent};
 
 use crate::accesses::Accesses;
 use crate::error::{ReplayError, Result};
-use crate::placed::PlacedRange;
+use crate::placed::{Placed, PlacedRange};
 use crate::setup::Setup;
 
 /// The processors that can be emulated, oldest first.
@@ -131,13 +131,13 @@ pub(crate) trait Device {
     ///
     /// # Errors
     /// [`Placement`](crate::error::ReplayError::Placement) when it can only be elsewhere.
-    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<u64>;
+    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<Placed>;
 
     /// Loads code anywhere; the address of its anchor.
     ///
     /// # Errors
     /// When it cannot be loaded.
-    fn load(&mut self, code: Load<'_>) -> Result<u64>;
+    fn load(&mut self, code: Load<'_>) -> Result<Placed>;
 
     /// Gives up reserved addresses: everything is placed.
     fn release_reservations(&mut self);
@@ -146,7 +146,7 @@ pub(crate) trait Device {
     ///
     /// # Errors
     /// When there is none.
-    fn kernarg(&mut self, bytes: usize) -> Result<u64>;
+    fn kernarg(&mut self, bytes: usize) -> Result<Placed>;
 
     /// Writes to memory of the GPU.
     ///
@@ -156,7 +156,7 @@ pub(crate) trait Device {
     /// # Safety
     /// Addresses are of memory of [`allocate`](Device::allocate) or [`kernarg`](Device::kernarg), or of variables of loaded
     /// code, and no kernel runs.
-    unsafe fn write(&self, pieces: &[(u64, &[u8])]) -> Result<()>;
+    unsafe fn write(&self, pieces: &[(Placed, &[u8])]) -> Result<()>;
 
     /// Reads memory of the GPU.
     ///
@@ -165,7 +165,7 @@ pub(crate) trait Device {
     ///
     /// # Safety
     /// As for [`write`](Device::write).
-    unsafe fn read(&self, pieces: &mut [(u64, &mut [u8])]) -> Result<()>;
+    unsafe fn read(&self, pieces: &mut [(Placed, &mut [u8])]) -> Result<()>;
 
     /// Flushes the caches.
     ///

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use amdgpu_code_object::Kernel;
 use hsa::sys::abi::aql::Packet;
 use hsa::sys::raw::HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
-use hsa::{Agent, AgentKind, Api, Executable, HsaError, OwnQueue, OwnSignal, Part, Pool};
+use hsa::{Agent, AgentKind, Api, Executable, HsaError, MappedPart, OwnQueue, OwnSignal, Pool};
 use logdur_capture::AllocationKind;
 use logdur_captured::regions::{MemoryRequest, blocks, regions, shared};
 use logdur_captured::{CapturedDispatch, processor};
@@ -24,7 +24,7 @@ use super::{CodePlace, Description, Device, Load, QueueFacts, Times, nanoseconds
 use crate::error::{Fault, ReplayError, Requested, Result};
 
 use crate::place::Reserved;
-use crate::placed::PlacedRange;
+use crate::placed::{Placed, PlacedRange};
 use crate::setup::Setup;
 
 /// The time limit of a copy of that size.
@@ -222,10 +222,10 @@ impl Rocm {
         let (pool, _) = self.pool(first.kind)?;
         let part = |(region, offset): &(&MemoryRequest, u64)| {
             let Range { start, end } = region.range;
-            Part { address: start, bytes: (end - start) as usize, offset: *offset as usize }
+            MappedPart { address: start, bytes: (end - start) as usize, offset: *offset as usize }
         };
         parts.iter().for_each(|(region, _)| self.reserved.open(&region.range));
-        let parts: Vec<Part> = parts.iter().map(part).collect();
+        let parts: Vec<MappedPart> = parts.iter().map(part).collect();
         let request = || format!("mapping {bytes} bytes at {} addresses", parts.len());
         match self.api.map_shared(&pool, bytes as usize, self.gpu, &parts).requested(request)? {
             None => Ok(()),
@@ -411,7 +411,7 @@ impl Device for Rocm {
             if !pool.is_gpu {
                 self.host.push(placed..placed + bytes);
             }
-            relocations.push(PlacedRange { captured: region.range, placed });
+            relocations.push(PlacedRange { captured: region.range, placed: Placed(placed) });
         }
         qualified.extend(weaker);
         if self.has_tool {
@@ -420,7 +420,7 @@ impl Device for Rocm {
         Ok(relocations)
     }
 
-    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<u64> {
+    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<Placed> {
         // What it keeps free is not to be borrowed together with the runtime.
         let mut reserved = std::mem::take(&mut self.reserved);
         let start = place.pages.start;
@@ -434,29 +434,29 @@ impl Device for Rocm {
         };
         let loaded = reserved.steer(&place.pages, allocate, free);
         self.reserved = reserved;
-        loaded.map(|(anchor, _)| anchor)
+        loaded.map(|(anchor, _)| Placed(anchor))
     }
 
-    fn load(&mut self, code: Load<'_>) -> Result<u64> {
-        self.load_code(code).map(|(anchor, _)| anchor)
+    fn load(&mut self, code: Load<'_>) -> Result<Placed> {
+        self.load_code(code).map(|(anchor, _)| Placed(anchor))
     }
 
     fn release_reservations(&mut self) {
         self.reserved = Reserved::default();
     }
 
-    fn kernarg(&mut self, bytes: usize) -> Result<u64> {
+    fn kernarg(&mut self, bytes: usize) -> Result<Placed> {
         let bytes = bytes.max(1);
         let memory = self.api.kernarg_memory(&[self.gpu], bytes);
         let memory = memory.requested(|| format!("{bytes} bytes for kernel arguments"))?;
         let address = memory.as_ptr().expose_provenance() as u64;
         self.host.push(address..address + bytes as u64);
-        Ok(address)
+        Ok(Placed(address))
     }
 
-    unsafe fn write(&self, pieces: &[(u64, &[u8])]) -> Result<()> {
+    unsafe fn write(&self, pieces: &[(Placed, &[u8])]) -> Result<()> {
         let mut far = Vec::new();
-        for &(address, bytes) in pieces {
+        for &(Placed(address), bytes) in pieces {
             match self.on_host(address, bytes.len()) {
                 // SAFETY: memory of the host with so many bytes, which no kernel uses: the caller's promise.
                 Some(to) => unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) },
@@ -475,9 +475,9 @@ impl Device for Rocm {
         Ok(())
     }
 
-    unsafe fn read(&self, pieces: &mut [(u64, &mut [u8])]) -> Result<()> {
+    unsafe fn read(&self, pieces: &mut [(Placed, &mut [u8])]) -> Result<()> {
         let mut far = Vec::new();
-        for (address, bytes) in pieces {
+        for (Placed(address), bytes) in pieces {
             match self.on_host(*address, bytes.len()) {
                 // SAFETY: memory of the host with so many bytes, which no kernel uses: the caller's promise.
                 Some(from) => unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut **bytes).cast(), bytes.len()) },

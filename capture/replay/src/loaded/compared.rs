@@ -107,7 +107,7 @@ impl LoadedDispatch<'_> {
                 let (before, expected) = (before.as_slice(), expected.as_slice());
                 let placed = self.relocations.placed(start);
                 let seen = match &self.stores {
-                    Stores::Seen(accesses) => accesses.stored(placed..placed + length as u64),
+                    Stores::Seen(accesses) => accesses.stored(placed..placed.plus(length as u64)),
                     Stores::Unknown | Stores::Words(_) => Vec::new(),
                 };
                 let stored = match &self.stores {

@@ -10,7 +10,7 @@ use crate::dirty::Dirty;
 use crate::error::Result;
 use crate::filled::Filled;
 use crate::memory;
-use crate::placed::Pages;
+use crate::placed::{LoadBias, Pages, Placed};
 
 /// What is known of the stores of a kernel.
 #[derive(Debug, Default)]
@@ -53,10 +53,8 @@ impl LoadedDispatch<'_> {
         let Stores::Seen(accesses) = &self.stores else { return Ok(false) };
         let (mut filled, mut pages) = (Filled::default(), self.dirty.pages().clone());
         for area in &self.areas {
-            let length = area.captured.end - area.captured.start;
-            for piece in accesses.overwritten(area.placed..area.placed + length) {
-                let captured = |placed: u64| placed - area.placed + area.captured.start;
-                let (mut at, end) = (captured(piece.start), captured(piece.end));
+            for piece in accesses.overwritten(area.placed..area.now(area.captured.end)) {
+                let (mut at, end) = (area.then(piece.start), area.then(piece.end));
                 while at < end && !filled.is_full() {
                     let page = (at / PAGE * PAGE).max(area.captured.start);
                     let stop = end.min(at / PAGE * PAGE + PAGE);
@@ -105,19 +103,15 @@ impl LoadedDispatch<'_> {
         Ok(accesses.map(|accesses| (runs, accesses)))
     }
 
-    /// The application's own code.
-    pub(crate) fn own_code(&self) -> &'_ Code {
-        &self.captured.original
-    }
-
-    /// What is added to the addresses of the application's own code.
-    pub(crate) fn moved(&self) -> u64 {
-        let descriptor = self.captured.original.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
-        self.own.wrapping_sub(descriptor)
+    /// The code that a launch runs, and what is added to its addresses.
+    pub(crate) fn code<'l>(&'l self, launch: &'l Launch) -> (&'l Code, LoadBias) {
+        let code = launch.other.as_ref().unwrap_or(&self.captured.original);
+        let descriptor = code.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
+        (code, LoadBias::of(launch.kernel_object(), descriptor))
     }
 
     /// Where captured memory is.
-    pub(crate) fn placed(&self, captured: u64) -> u64 {
+    pub(crate) fn placed(&self, captured: u64) -> Placed {
         self.relocations.placed(captured)
     }
 
@@ -131,7 +125,7 @@ impl LoadedDispatch<'_> {
 
     /// The fewest bytes that a store of a kernel has. Of code that is called by address it is not known.
     fn narrowest_store(&self, own: &Launch) -> Result<usize> {
-        let code = own.other.as_ref().unwrap_or(&self.captured.original);
+        let (code, _) = self.code(own);
         match logdur_captured::processor(&self.device.description().isa).parse() {
             Ok(arch) if self.called.is_empty() => {
                 Ok(amdgpu_listing::narrowest_store(&code.bytes, arch, &code.kernel.name)?.into())

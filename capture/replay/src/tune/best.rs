@@ -47,7 +47,7 @@ fn variant(config: &Config) -> String {
 
 /// Which dispatch of which capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ConfiguredDispatch {
     /// The capture.
     pub file: PathBuf,
     /// The dispatch.
@@ -56,7 +56,7 @@ pub struct Place {
     pub options: Vec<String>,
 }
 
-impl Place {
+impl ConfiguredDispatch {
     /// The command that replays a configuration.
     pub fn replay(&self, config: &Config) -> String {
         let file = sh_word(&self.file.to_string_lossy());

@@ -5,23 +5,21 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use logdur_capture::PRIVATE;
 use logdur_kernel_cache::Hash;
+use logdur_system::group::run_in_group;
 use logdur_system::lock;
 use logdur_system::text::sh_word;
 
 use super::expression::is_name;
 use super::parameter::OUT;
 
-/// How long is slept between looks at whether a compiler has ended.
-const LOOK: Duration = Duration::from_millis(10);
 /// How many of the last lines that a compiler said are kept, and of how many bytes at most.
 const LINES: usize = 12;
 const BYTES: usize = 4096;
@@ -259,21 +257,7 @@ impl Compiling {
     fn run(&self, command: &str, log: &Path) -> io::Result<Option<ExitStatus>> {
         // Compilers print the command line.
         let file = new_file(log)?;
-        let mut shell = Command::new("sh");
-        shell.args(["-c", command]).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
-        let mut child = shell.spawn()?;
-        let end = Instant::now() + self.limit;
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(Some(status));
-            }
-            if Instant::now() >= end {
-                kill_group(&child);
-                child.wait()?;
-                return Ok(None);
-            }
-            std::thread::sleep(LOOK);
-        }
+        run_in_group(Command::new("sh").args(["-c", command]), file, self.limit)
     }
 }
 
@@ -282,13 +266,6 @@ fn new_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => OpenOptions::new().append(true).create_new(true).mode(PRIVATE).open(path),
-    }
-}
-
-fn kill_group(child: &Child) {
-    if let Ok(group) = libc::pid_t::try_from(child.id()) {
-        // SAFETY: the call touches no memory. The child was not waited for: the number is still its group's.
-        unsafe { libc::killpg(group, libc::SIGKILL) };
     }
 }
 
@@ -304,6 +281,8 @@ fn last_lines(log: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn job(template: &str, values: &[(&str, &str)]) -> Result<Job, String> {

@@ -27,7 +27,7 @@ mod tests;
 use std::fmt;
 use std::path::PathBuf;
 
-pub use best::{Best, Place};
+pub use best::{Best, ConfiguredDispatch};
 pub use compile::{Compiling, Job, Template};
 pub use expression::Expression;
 pub use journal::{Identity, Journal};

@@ -392,7 +392,7 @@ fn the_table_has_a_row_for_every_configuration_and_quotes_what_needs_it() {
 
 #[test]
 fn commands_run_the_best_again_and_in_the_application() {
-    let place = Place {
+    let place = ConfiguredDispatch {
         file: "my app.ldcap".into(),
         dispatch: 7,
         options: vec!["--emulate".to_owned(), "2*gfx90a".to_owned()],

@@ -91,7 +91,7 @@ fn measure(at: &Addresses, mask: u64, bytes: u8) -> Reach {
 }
 
 /// The memory that the lanes of an access reach: `reach` begins at the host address `base`.
-pub(super) struct Place<'a> {
+pub(super) struct ReachedMemory<'a> {
     base: *mut u8,
     reach: &'a Reach,
     at: &'a Addresses,
@@ -100,22 +100,22 @@ pub(super) struct Place<'a> {
     alignment: u64,
 }
 
-/// An access of an active lane to a part of its own bytes, as aligned as `Place::alignment` was found to be.
+/// An access of an active lane to a part of its own bytes, as aligned as `ReachedMemory::alignment` was found to be.
 macro_rules! access {
     ($access:ident($at:expr $(, $value:expr)?)) => {
-        // SAFETY: `Place::new` was promised the bytes of every active lane, and the match that chose the access has compared
+        // SAFETY: `ReachedMemory::new` was promised the bytes of every active lane, and the match that chose the access has compared
         // its width with the alignment of all lanes.
         unsafe { host::$access($at $(, $value)?) }
     };
 }
 
-impl<'a> Place<'a> {
+impl<'a> ReachedMemory<'a> {
     /// # Safety
     /// `reach.span` bytes from `base` must be mapped for `'a`, readable, and writable if anything is stored.
-    pub(super) unsafe fn new(base: *mut u8, reach: &'a Reach, at: &'a Addresses, mask: u64) -> Place<'a> {
+    pub(super) unsafe fn new(base: *mut u8, reach: &'a Reach, at: &'a Addresses, mask: u64) -> ReachedMemory<'a> {
         // Host and GPU pages are aligned alike, so that the addresses agree in their low bits.
         let bits = reach.bits | base.addr() as u64 ^ reach.low;
-        Place { base, reach, at, mask, alignment: 1 << (bits | host::WIDEST as u64).trailing_zeros() }
+        ReachedMemory { base, reach, at, mask, alignment: 1 << (bits | host::WIDEST as u64).trailing_zeros() }
     }
 
     #[inline(always)]
@@ -192,7 +192,7 @@ impl<'a> Place<'a> {
 }
 
 /// Read-modify-writes of memory that lanes reach, dwords or qwords.
-impl Place<'_> {
+impl ReachedMemory<'_> {
     /// Does `op` on `bytes` of each lane, lower lanes first; `data` has the operand and, after it, the second operand, `old`
     /// gets the old values if they are wanted. False when an address is not aligned, in which case nothing is done.
     pub(super) fn modify(&self, op: AtomicOp, bytes: u8, data: &[Vgpr], old: &mut [Vgpr]) -> bool {

@@ -192,7 +192,6 @@ const OPCODES: &[(Family, u16, &str)] = &[
     (Family::Vop3, 0x275, "v_interp_p1lv_f16"),
     (Family::Vop3, 0x276, "v_interp_p2_legacy_f16"),
     (Family::Vop3, 0x277, "v_interp_p2_f16"),
-    (Family::Ds, 0x14, "ds_nop"),
     (Family::Ds, 0x7e, "ds_condxchg32_rtn_b64"),
     (Family::Ds, 0x80, "ds_add_src2_u32"),
     (Family::Ds, 0x81, "ds_sub_src2_u32"),

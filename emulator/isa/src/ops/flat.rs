@@ -207,7 +207,7 @@ fn scratch(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
 }
 
 /// The part of a flat access that goes to one aperture: addresses, their low halves, lanes.
-type Part = fn(&mut Wave, &Inst, &mut dyn Env, &Addresses, &[u32; LANES], u64) -> Flow;
+type ApertureAccess = fn(&mut Wave, &Inst, &mut dyn Env, &Addresses, &[u32; LANES], u64) -> Flow;
 
 /// The lanes whose flat addresses are in the LDS aperture, and in the scratch aperture.
 #[inline(always)]
@@ -235,7 +235,7 @@ fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     }
     let offsets = lanewise(|l| low[l].wrapping_add(i.imm as u32));
     // The destination may be the address: every part works on what was read above.
-    let parts: [(u64, Part); 3] = [
+    let parts: [(u64, ApertureAccess); 3] = [
         (exec & !(shared | scratch), |w, i, e, at, _, mask| {
             access(w, i, e, at, mask, i.src[1], i.dst, i.has(control::GLC))
         }),

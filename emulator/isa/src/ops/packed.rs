@@ -343,12 +343,12 @@ pub(crate) static TABLE: &[Op] = &[
     packed!(v_pk_mul_f16     0x10 fp 2 |m, a: F16, b, _c| m.mul(a, b)).counts(Number::F16, 2),
     packed!(v_pk_min_f16     0x11 mode |m, a: F16, b| a.smaller(b, m)),
     packed!(v_pk_max_f16     0x12 mode |m, a: F16, b| a.larger(b, m)),
-    mix("v_mad_mix_f32",    0x20, ArchSet::MAD_MIX,   Kind::F32, levels!(w, i, _e, mixed(w, i, None, false))).counts(Number::F32, 2),
-    mix("v_fma_mix_f32",    0x20, ArchSet::FMA_MIX,   Kind::F32, levels!(w, i, _e, mixed(w, i, None, true))).counts(Number::F32, 2),
-    mix("v_mad_mixlo_f16",  0x21, ArchSet::MAD_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, Some(0), false))).counts(Number::F32, 2),
-    mix("v_fma_mixlo_f16",  0x21, ArchSet::FMA_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, Some(0), true))).counts(Number::F32, 2),
-    mix("v_mad_mixhi_f16",  0x22, ArchSet::MAD_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, Some(16), false))).counts(Number::F32, 2),
-    mix("v_fma_mixhi_f16",  0x22, ArchSet::FMA_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, Some(16), true))).counts(Number::F32, 2),
+    mix("v_mad_mix_f32",    0x20, ArchSet::MAD_MIX,   Kind::F32, levels!(w, i, _e, mixed(w, i, false))).counts(Number::F32, 2),
+    mix("v_fma_mix_f32",    0x20, ArchSet::FMA_MIX,   Kind::F32, levels!(w, i, _e, mixed(w, i, true))).counts(Number::F32, 2),
+    mix("v_mad_mixlo_f16",  0x21, ArchSet::MAD_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, false))).with(Flags::KEEP_HIGH).counts(Number::F32, 2),
+    mix("v_fma_mixlo_f16",  0x21, ArchSet::FMA_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, true))).with(Flags::KEEP_HIGH).counts(Number::F32, 2),
+    mix("v_mad_mixhi_f16",  0x22, ArchSet::MAD_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, false))).with(Flags::HIGH_DST).counts(Number::F32, 2),
+    mix("v_fma_mixhi_f16",  0x22, ArchSet::FMA_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, true))).with(Flags::HIGH_DST).counts(Number::F32, 2),
     dot("v_dot2_f32_f16",   0x23, Kind::V2F16, Kind::F32, levels!(w, i, _e, dot2(w, i))).counts(Number::F16, 4),
     dot("v_dot2_i32_i16",   0x26, Kind::V2I16, Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 16), i32::MIN.into(), i32::MAX.into()))).counts(Number::I16, 4),
     dot("v_dot2_u32_u16",   0x27, Kind::V2I16, Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 16) as i64, 0, u32::MAX.into()))).counts(Number::I16, 4),
@@ -382,32 +382,32 @@ fn mixed_source(w: &Wave, i: &Inst, s: usize) -> [f32; LANES] {
     })
 }
 
-/// A multiply-add of mixed sources; `place` is where in the destination a half result goes. The sum is single precision,
-/// and is rounded once more on its way to a half; clamping is last.
+/// A multiply-add of mixed sources. The sum is single precision, and is rounded once more on its way to a half; clamping is last.
 #[inline(always)]
-fn mixed(w: &mut Wave, i: &Inst, place: Option<u32>, fused: bool) -> Flow {
+fn mixed(w: &mut Wave, i: &Inst, fused: bool) -> Flow {
     let plain = Moded { rounding: Rounding::Nearest, saturates: false };
     match (moded::<f32>(w), moded::<F16>(w)) {
-        (None, None) => mixed_in(w, i, place, fused, Nearest, Nearest),
-        (single, half) => mixed_in(w, i, place, fused, single.unwrap_or(plain), half.unwrap_or(plain)),
+        (None, None) => mixed_in(w, i, fused, Nearest, Nearest),
+        (single, half) => mixed_in(w, i, fused, single.unwrap_or(plain), half.unwrap_or(plain)),
     }
 }
 
 /// As [`mixed`]; sums are rounded by `single`, halves by `half`.
 #[inline(always)]
-fn mixed_in(w: &mut Wave, i: &Inst, place: Option<u32>, fused: bool, single: impl Arith, half: impl Arith) -> Flow {
+fn mixed_in(w: &mut Wave, i: &Inst, fused: bool, single: impl Arith, half: impl Arith) -> Flow {
     let (a, b, c) = (mixed_source(w, i, 0), mixed_source(w, i, 1), mixed_source(w, i, 2));
     let sums: [f32; LANES] = std::array::from_fn(|l| match fused {
         true => single.fma(a[l], b[l], c[l]),
         false => mad32(single, a[l], b[l], c[l]),
     });
     let old = *w.vector(i.dst, 0);
-    let words = match place {
-        None => finished(w, i, sums).map(f32::to_bits),
-        Some(shift) => {
+    let words = match i.op.dst {
+        Kind::F16 => {
+            let shift = if i.op.flags.has(Flags::HIGH_DST) { 16 } else { 0 };
             let halves = finished(w, i, sums.map(|sum| half.half(sum)));
             std::array::from_fn(|l| old[l] & !(0xffff << shift) | u32::from(halves[l].0) << shift)
         }
+        _ => finished(w, i, sums).map(f32::to_bits),
     };
     let exec = w.exec();
     blend(w.vector_mut(i.dst, 0), &words, exec);

@@ -106,10 +106,14 @@ fn expected_of_scalars(
     program.memory = Some(&mut global);
     program.names.insert("ADDR".to_owned(), Value::unsigned(of_scalars(w, i), 64));
     let word = |n: u32| u128::from(w.sgpr[first + n as usize]);
-    let data = Value::raw((0..dwords).fold(0, |bits, n| bits | word(n) << (32 * n)), 32 * dwords);
+    let group = |from: u32| (from..dwords.min(from + 4)).fold(0, |bits, n| bits | word(n) << (32 * (n - from)));
+    let data = Value::raw(group(0), 32 * dwords.min(4));
     let mut sgpr = w.sgpr;
     for name in ["DATA", "SDATA", "RETURN_DATA"] {
         program.names.insert(name.to_owned(), data.clone());
+    }
+    for n in 0..dwords / 4 {
+        program.names.insert(format!("SDATA{n}"), Value::raw(group(4 * n), 128));
     }
     program.run(body)?;
     let (name, written) = match i.op.access {
@@ -117,8 +121,11 @@ fn expected_of_scalars(
         Access::Atomic(_, bytes, _) if i.has(control::GLC) => ("RETURN_DATA", u32::from(bytes) / 4),
         _ => return Ok(Expected { vectors: Vec::new(), partial: 0, sgpr, scc: w.scc, approximate: false }),
     };
-    let found = program.names.get(name).ok_or("no result")?.bits()?;
-    (0..written).for_each(|n| sgpr[first + n as usize] = (found >> (32 * n)) as u32);
+    for n in 0..written {
+        let name = if written > 4 { format!("{name}{}", n / 4) } else { name.to_owned() };
+        let found = program.names.get(&name).ok_or("no result")?.bits()?;
+        sgpr[first + n as usize] = (found >> (32 * (n % 4))) as u32;
+    }
     Ok(Expected { vectors: Vec::new(), partial: 0, sgpr, scc: w.scc, approximate: false })
 }
 

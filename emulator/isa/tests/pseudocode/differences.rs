@@ -25,7 +25,6 @@ pub(crate) const OF_RDNA3: &[&str] = &["V_FMA_MIX_F32", "V_FMA_MIXLO_F16", "V_FM
 const OF_LANES: &str = "its text is of one lane that the instruction chooses; `semantics` tests it";
 const OF_ORDER: &str = "the text leaves NaN and the signs of zeros open; here they are those of the vector operation";
 const OF_CONTROL: &str = "its text is of the program counter and hardware registers, which the evaluator lacks";
-const OF_WIDTH: &str = "its result is wider than the evaluator's numbers; narrower ones have the same text";
 const OF_FORMATS: &str = "its text leaves the conversion to the format's; `formatted` tests it";
 const OF_CACHES: &str = "it has no text of what is in registers and memory";
 const OF_MATRICES: &str = "its text is a formula of matrices; the tests beside the rows compare each element";
@@ -65,10 +64,6 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("buffer_atomic_max_f64", OF_ORDER),
     ("buffer_wb", OF_CACHES),
     ("buffer_inv", OF_CACHES),
-    ("s_load_dwordx8", OF_WIDTH),
-    ("s_load_dwordx16", OF_WIDTH),
-    ("s_buffer_load_dwordx8", OF_WIDTH),
-    ("s_buffer_load_dwordx16", OF_WIDTH),
     ("s_dcache_", OF_CACHES),
     ("s_memtime", "its text is of a clock"),
     ("s_memrealtime", "its text is of a clock"),
@@ -76,6 +71,7 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("global_load_lds_", "it has no text; `lds_loads` tests it"),
     ("v_mfma_", OF_MATRICES),
     ("v_accvgpr_", OF_MATRICES),
+    ("ds_nop", "it does nothing"),
     ("v_nop", "it does nothing"),
     ("v_clrexcp", "it does nothing"),
     ("v_smfmac_", OF_MATRICES),

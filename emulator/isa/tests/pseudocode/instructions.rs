@@ -15,6 +15,7 @@ use crate::accesses;
 use crate::evaluate::Bodies;
 use crate::memory::Memory;
 use crate::model;
+use crate::modes::Modes;
 use crate::parse::Body;
 
 /// A generator (SplitMix64, by Vigna).
@@ -142,6 +143,8 @@ pub(crate) struct Machine {
     before: Wave,
     after: Wave,
     memory: Memory,
+    /// What was compared.
+    pub(crate) modes: Modes,
 }
 
 impl Machine {
@@ -154,7 +157,7 @@ impl Machine {
             register.fill_with(|| bits(&mut random, Kind::F32) as u32);
         }
         let after = Wave::new(arch, 0x1000, vgpr_file());
-        Machine { arch, decoders, random, before, after, memory: Memory::new(1 << 13) }
+        Machine { arch, decoders, random, before, after, memory: Memory::new(1 << 13), modes: Modes::default() }
     }
 
     /// Words of an operation with anything in their other fields.
@@ -268,13 +271,11 @@ impl Machine {
         let found = (0..10_000).find_map(|_| {
             let words = self.words(op);
             let inst = self.decoders[0].decode(&words).ok()?;
-            (std::ptr::eq(inst.op, op) && accesses::is_modelled(&inst)).then_some((inst, words))
+            // Of one place there is one write, of the first data, by the manual: `modes` tests it.
+            let is_one = matches!(op.access, Access::Store2(..)) && inst.imm & 0xff == inst.imm >> 8 & 0xff;
+            (std::ptr::eq(inst.op, op) && accesses::is_modelled(&inst) && !is_one).then_some((inst, words))
         });
         let (inst, words) = found.ok_or("no random words are this operation")?;
-        // Of one place there is one write, of the first data, by the manual: `modes` tests it.
-        if matches!(op.access, Access::Store2(..)) && inst.imm & 0xff == inst.imm >> 8 & 0xff {
-            return Ok(());
-        }
         self.renew(&inst);
         self.address(&inst);
         let mut expected_memory = self.memory.clone();
@@ -302,6 +303,7 @@ impl Machine {
                 }
             }
         }
+        self.modes.count(&inst, &self.before);
         Ok(())
     }
 
@@ -390,20 +392,10 @@ impl Machine {
         let (inst, words) = (0..10_000)
             .find_map(|_| {
                 let words = self.words(op);
-                let inst = self.decoders[0].decode(&words).ok().filter(|inst| std::ptr::eq(inst.op, op))?;
-                Some((inst, words))
+                let inst = self.decoders[0].decode(&words).ok()?;
+                (std::ptr::eq(inst.op, op) && is_defined(&inst)).then_some((inst, words))
             })
             .ok_or("no random words are this operation")?;
-        // A constant of four dwords is not known to be one thing or another.
-        if inst.src.iter().zip(inst.op.src).any(|(source, kind)| matches!(kind, Kind::Dwords(_)) && !source.is_vector())
-        {
-            return Ok(());
-        }
-        // Which of two results EXEC gets that is both saved and computed is not known.
-        let of_exec = op.name.contains("saveexec") || op.name.contains("wrexec");
-        if of_exec && inst.dst.0.abs_diff(Operand::EXEC.0) < 2 {
-            return Ok(());
-        }
         self.renew(&inst);
         let arch = self.arch;
         let expected = model::expected(&self.before, &inst, body, bodies);
@@ -424,8 +416,19 @@ impl Machine {
                     .map_err(|error| format!("{} in a block: {error}", text()))?;
             }
         }
+        self.modes.count(&inst, &self.before);
         Ok(())
     }
+}
+
+/// True for an instruction of which the manuals say what it does.
+fn is_defined(inst: &Inst) -> bool {
+    // A constant of four dwords is not known to be one thing or another.
+    let is_wide = |(source, kind): (&Operand, Kind)| matches!(kind, Kind::Dwords(_)) && !source.is_vector();
+    // Nor which of two results EXEC gets that is both saved and computed.
+    let saves_exec = inst.op.name.contains("saveexec") || inst.op.name.contains("wrexec");
+    let is_twice = saves_exec && inst.dst.0.abs_diff(Operand::EXEC.0) < 2;
+    !is_twice && !inst.src.iter().zip(inst.op.src).any(is_wide)
 }
 
 const CONTROLS: [u32; 14] =

@@ -9,6 +9,7 @@ mod instructions;
 #[path = "../oracles/memory.rs"]
 mod memory;
 mod model;
+mod modes;
 mod parse;
 mod real;
 mod text;
@@ -22,6 +23,7 @@ use amdgpu_isa::op::{Family, Op};
 
 use evaluate::Bodies;
 use instructions::Machine;
+use modes::Modes;
 use parse::Body;
 
 /// The text, if it was fetched: `cargo xtask test` sees to it.
@@ -34,7 +36,7 @@ fn fetched() -> Option<PathBuf> {
 }
 
 fn bodies(folder: &Path, family: &str) -> Bodies {
-    text::read(folder, family).into_iter().map(|(name, text)| (name, parse::parse(&text))).collect()
+    text::read(folder, family).into_iter().map(|(name, text)| (name, parse::parse(&text::in_groups(&text)))).collect()
 }
 
 /// Instructions of each operation of a processor that are compared. `cargo xtask test --full` wants more, of an optimised build.
@@ -55,6 +57,27 @@ const OF_REGISTERS: [Family; 9] = [
     Family::Vop3p,
 ];
 
+/// Families that access LDS or memory.
+const OF_MEMORY: [Family; 5] = [Family::Ds, Family::Global, Family::Flat, Family::Mubuf, Family::Smem];
+
+/// Families that are not compared, and why.
+const LEFT_OUT: [(Family, &str); 2] = [
+    (Family::Sopp, "its texts are of the program counter, of waits and of messages"),
+    (
+        Family::Scratch,
+        "its texts are of an address that the driver places; `scratch`, `half_loads` and `lds_loads` test it",
+    ),
+];
+
+#[test]
+fn every_family_is_compared_or_left_out_for_a_reason() {
+    for family in Family::ALL {
+        let lists = [OF_REGISTERS.contains(&family), OF_MEMORY.contains(&family)];
+        let is_left_out = LEFT_OUT.iter().any(|(other, why)| *other == family && !why.is_empty());
+        assert!(lists.contains(&true) != is_left_out, "{family:?}");
+    }
+}
+
 /// Compares operations of some families on every processor; says how many, and which have no text that is compared.
 fn compare(
     folder: &Path,
@@ -66,7 +89,7 @@ fn compare(
     bodies.extend(differences::EARLIER.iter().map(|(name, text)| ((*name).to_owned(), parse::parse(text))));
     bodies.extend(differences::OF_RDNA3.iter().map(|name| ((*name).to_owned(), parse::parse(&rdna3[*name]))));
     let (mut failures, mut left_out) = (BTreeMap::new(), BTreeSet::new());
-    let (mut compared, mut operations) = (0, BTreeSet::new());
+    let (mut compared, mut operations, mut modes) = (0, BTreeSet::new(), Modes::default());
     for arch in Arch::ALL {
         let mut machine = Machine::new(arch);
         for op in amdgpu_isa::rows().filter(|op| op.archs.contains(arch) && of.contains(&op.family)) {
@@ -86,12 +109,14 @@ fn compare(
             }
             operations.insert(op.name);
         }
+        modes.add(&machine.modes);
     }
     println!(
         "{compared} instructions of {} operations compared; {} left out: {left_out:?}",
         operations.len(),
         left_out.len()
     );
+    modes.print();
     let without: Vec<_> = left_out.iter().filter(|name| !differences::is_other(name)).collect();
     assert!(without.is_empty(), "operations without a text that are not listed: {without:?}");
     assert!(failures.is_empty(), "{} operations differ: {failures:#?}", failures.len());
@@ -107,8 +132,7 @@ fn every_operation_on_registers_gives_what_its_pseudocode_says_in_every_mode_of_
 #[test]
 fn every_access_of_lds_and_memory_gives_and_leaves_what_its_pseudocode_says() {
     if let Some(folder) = fetched() {
-        let of = [Family::Ds, Family::Global, Family::Flat, Family::Mubuf, Family::Smem];
-        compare(&folder, &of, Machine::compare_access);
+        compare(&folder, &OF_MEMORY, Machine::compare_access);
     }
 }
 

@@ -34,6 +34,24 @@ pub(crate) fn read(folder: &Path, family: &str) -> Texts {
     texts
 }
 
+/// The text with a result of more than 128 bits, which numbers of the evaluator do not have, as results of 128 bits each: the dwords from
+/// `SDATA[159 : 128]` on are of `SDATA1`.
+pub(crate) fn in_groups(text: &str) -> String {
+    let mut pieces = text.split("SDATA[");
+    let mut all = pieces.next().unwrap_or_default().to_owned();
+    let is_wide = text.contains("SDATA[255 : 224]");
+    for piece in pieces {
+        let bits = piece.split_once(']').and_then(|(bits, rest)| Some((bits.split_once(" : ")?, rest)));
+        let numbers =
+            bits.and_then(|((high, low), rest)| Some((high.parse::<u32>().ok()?, low.parse::<u32>().ok()?, rest)));
+        all += &match numbers.filter(|_| is_wide) {
+            Some((high, low, rest)) => format!("SDATA{}[{} : {}]{rest}", low / 128, high % 128, low % 128),
+            None => format!("SDATA[{piece}"),
+        };
+    }
+    all
+}
+
 /// What a literal between quotes of either kind stands for.
 fn unquoted(literal: &str) -> String {
     let mut rest = literal.chars();

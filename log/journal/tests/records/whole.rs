@@ -7,11 +7,17 @@ use std::sync::atomic::Ordering;
 use logdur_journal::clock::Line;
 use logdur_journal::lines::Format;
 use logdur_journal::snapshot::Snapshot;
-use logdur_journal::{Block, Fate, Kernel, Origin, Records, Registers, Shape, State, recover};
+use logdur_journal::{Block, Fate, Kernel, Naming, Origin, Records, Registers, RowFilter, Shape, State, recover};
 
 /// The file of a process that had dispatches in every state. It is made in a folder, and removed.
 pub(crate) fn whole(folder: &Path) -> Vec<u8> {
-    let origin = Origin { format: Format::Csv, log: None, filter: Some("add".to_owned()), rank: Some(3) };
+    let origin = Origin {
+        format: Format::Csv,
+        log: None,
+        filter: RowFilter { only: Some("add".to_owned()), ..RowFilter::default() },
+        rank: Some(3),
+        naming: Naming::Demangled,
+    };
     let (records, _) = Records::create(folder, &origin).expect("a file of records");
     records.agent(0, "gfx90a", "A GPU");
     let kernel = |symbol: &str, kernarg_size, replaced: &str| Kernel {

@@ -77,7 +77,8 @@ if (data.gpus.length) {
       card(gpu.spanNs ? percent(gpu.busyNs / gpu.spanNs) : "–", `busy: ${time(gpu.busyNs)}`),
       card(time(gpu.idleNs), `idle in ${number(gpu.gaps)} gaps, longest ${time(gpu.longestGapNs)}`),
       card(gpu.concurrency.toFixed(2), "kernels at once, while busy"),
-      card(time(gpu.delayMedianNs), `doorbell to start (median; p95 ${time(gpu.delayP95Ns)})`)));
+      gpu.delayMedianNs === null ? card("–", "doorbell to start: not known")
+        : card(time(gpu.delayMedianNs), `doorbell to start (median; p95 ${time(gpu.delayP95Ns)})`)));
   }
 }
 

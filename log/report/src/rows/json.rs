@@ -17,6 +17,10 @@ struct Object<'a> {
     start: Option<u64>,
     #[serde(rename = "endNs")]
     end: Option<u64>,
+    #[serde(rename = "systemNs")]
+    system_ns: Option<u64>,
+    #[serde(rename = "wallNs")]
+    wall_ns: Option<u64>,
     agent: Option<u64>,
     queue: Option<u64>,
     grid: Option<[u32; 3]>,
@@ -40,6 +44,8 @@ struct Object<'a> {
     run: Option<Cow<'a, str>>,
     #[serde(borrow)]
     code: Option<Cow<'a, str>>,
+    site: Option<u64>,
+    frames: Option<Vec<String>>,
 }
 
 /// A member of an object as CSV has it: lists of numbers with `x`, of words with `|` in between.
@@ -65,7 +71,7 @@ pub(super) fn line(line: &[u8]) -> Line<'_> {
     match object {
         Object { kernel: Some(kernel), .. } => {
             let name = object.kind.as_deref().unwrap_or_default();
-            let Some(kind) = Kind::of(name.as_bytes(), object.bytes, object.tid) else {
+            let Some(kind) = Kind::of(name.as_bytes(), object.bytes) else {
                 return Line::Unreadable(unexpected_kind(name.as_bytes()));
             };
             Line::Row(Row {
@@ -79,6 +85,8 @@ pub(super) fn line(line: &[u8]) -> Line<'_> {
                 replaced: object.replaced.is_some_and(|hash| !hash.is_empty()),
                 code: object.code.unwrap_or_default(),
                 process: Process { rank: object.rank, pid: object.pid },
+                thread: object.tid,
+                site: object.site,
                 kind,
             })
         }
@@ -87,10 +95,12 @@ pub(super) fn line(line: &[u8]) -> Line<'_> {
             let device = device.as_deref().map(Device::parse);
             Line::Agent { position, name: Some(format!("{name}{product}")), device }
         }
+        Object { site: Some(number), pid: Some(pid), frames: Some(frames), .. } => Line::Site { number, pid, frames },
         Object { run: Some(id), pid: Some(pid), .. } => Line::Run { id: id.into_owned(), pid },
         Object { account: Some(counters), .. } => {
             Line::Account(counters.into_iter().filter_map(|(name, n)| Some((name, n.as_u64()?))).collect())
         }
+        Object { system_ns: Some(system_ns), wall_ns: Some(wall_ns), .. } => Line::Clocks { system_ns, wall_ns },
         _ => Line::Other,
     }
 }

@@ -3,7 +3,7 @@ use crate::processes::LastRun;
 
 const HEADER: &str = "kernel,dispatch,startNs,endNs,durationNs,id,agent,queue,grid,workgroup,ldsBytes,scratchBytes,kernargBytes,kernelObject,flags,replaced\n";
 /// What later versions have added.
-const LATER: &str = "kind,bytes,pid,rank,vgprs,agprs,sgprs,tid,code";
+const LATER: &str = "kind,bytes,pid,rank,vgprs,agprs,sgprs,tid,code,symbol,site";
 
 fn all(text: &str) -> Vec<String> {
     let mut log = Log::new(text.as_bytes());
@@ -32,6 +32,8 @@ fn row() -> Row<'static> {
         replaced: true,
         code: "lib.so#12".into(),
         process: Process { rank: Some(3), pid: Some(99) },
+        thread: Some(101),
+        site: Some(4),
         kind: Kind::Dispatch,
     }
 }
@@ -40,9 +42,9 @@ fn row() -> Row<'static> {
 fn rows_of_both_formats_are_the_same() {
     let header = HEADER.replace('\n', &format!(",{LATER}\n"));
     let csv = format!(
-        "{header}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16,,\"lib.so#12\"\n"
+        "{header}\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16,101,\"lib.so#12\",,4\n"
     );
-    let json = r##"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12","kind":"dispatch","bytes":null,"pid":99,"rank":3,"vgprs":8,"agprs":0,"sgprs":16,"tid":null,"code":"lib.so#12"}"##;
+    let json = r##"{"kernel":"f(a, \"b\")","dispatch":1,"startNs":2,"endNs":5,"durationNs":3,"id":0,"agent":1,"queue":7,"grid":[64,2,1],"workgroup":[64,1,1],"flags":[],"replaced":"ab12","kind":"dispatch","bytes":null,"pid":99,"rank":3,"vgprs":8,"agprs":0,"sgprs":16,"tid":101,"code":"lib.so#12","symbol":null,"site":4}"##;
     let expected = format!("{:?}", Line::Row(row()));
     assert_eq!(all(&csv), ["Other", expected.as_str()]);
     assert_eq!(all(json), [expected.as_str()]);
@@ -57,10 +59,10 @@ fn rows_of_both_formats_are_the_same() {
 #[test]
 fn a_log_whose_header_was_cut_off_is_read_by_the_columns_of_its_version_or_refused_with_the_remedy() {
     let now =
-        "\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16,,\"lib.so#12\"";
+        "\"f(a, \"\"b\"\")\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\"ab12\",dispatch,,99,3,8,0,16,101,\"lib.so#12\"";
     // What later versions have added is empty.
     let now = &*format!("{now}{}\n", ",".repeat(COLUMNS.len() - 25));
-    let expected = format!("{:?}", Line::Row(row()));
+    let expected = format!("{:?}", Line::Row(Row { site: None, ..row() }));
     assert_eq!(all(now), [expected.as_str()]);
     // The columns are found again by the next header, and chosen ones without any.
     let later = all(&format!("# notice: a line\n{now}{now}kernel,dispatch,startNs,endNs\n\"g\",1,2,5\n"));
@@ -86,7 +88,8 @@ fn a_log_whose_header_was_cut_off_is_read_by_the_columns_of_its_version_or_refus
 #[test]
 fn names_of_a_safe_log_are_those_of_the_kernels_and_names_of_others_stay_as_they_are() {
     use logdur_journal::lines::{Format, Lines};
-    let rows = "\"'=f\",1,2,5\n\"''g\",1,2,5\n\"h\",1,2,5\n".replace('\n', &format!("{}\n", ",".repeat(21)));
+    let rows =
+        "\"'=f\",1,2,5\n\"''g\",1,2,5\n\"h\",1,2,5\n".replace('\n', &format!("{}\n", ",".repeat(COLUMNS.len() - 4)));
     for (format, expected) in [(Format::CsvSafe, ["=f", "'g", "h"]), (Format::Csv, ["'=f", "''g", "h"])] {
         let text = format!("{}# notice: a line\n{rows}", Lines::of(format).header());
         let mut log = Log::new(text.as_bytes());
@@ -99,6 +102,21 @@ fn names_of_a_safe_log_are_those_of_the_kernels_and_names_of_others_stay_as_they
             }
         }
         assert_eq!((names, texts), (expected.map(str::to_owned).to_vec(), expected.map(str::to_owned).to_vec()));
+    }
+}
+
+#[test]
+fn sites_of_both_formats_are_the_same_and_torn_ones_are_no_sites() {
+    use logdur_journal::lines::{Format, Lines};
+    let frames = ["/a \"b\", c/app+0x12".to_owned(), "0x7f10".to_owned()];
+    for format in [Format::Csv, Format::CsvSafe, Format::Json] {
+        let mut text = Vec::new();
+        Lines::of(format).site(&mut text, 17, 3, &frames);
+        let text = String::from_utf8(text).unwrap();
+        let expected = Line::Site { number: 3, pid: 17, frames: frames.to_vec() };
+        assert_eq!(all(&text), [format!("{expected:?}")]);
+        let torn = all(&text[..text.len() - 5]);
+        assert!(!torn[0].starts_with("Site"), "{torn:?}");
     }
 }
 

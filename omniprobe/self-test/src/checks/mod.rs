@@ -7,7 +7,7 @@ mod memory;
 mod queue;
 mod times;
 
-use crate::{Check, Part, Way};
+use crate::{Check, CheckProcess, Way};
 
 /// The checks: the one table of the order, the report and the documents. One whose `needs` do not hold is not run: its answer
 /// would be wrong.
@@ -19,8 +19,8 @@ pub const CHECKS: &[Check] = &[
         consequence: "the library is off",
         needs: &[],
         parts: &[
-            Part { name: "agents", way: Way::Bare, body: identity::agents },
-            Part { name: "queue", way: Way::Bare, body: identity::queue },
+            CheckProcess { name: "agents", way: Way::Bare, body: identity::agents },
+            CheckProcess { name: "queue", way: Way::Bare, body: identity::queue },
         ],
     },
     Check {
@@ -30,8 +30,8 @@ pub const CHECKS: &[Check] = &[
         consequence: "the library is off",
         needs: &["identity"],
         parts: &[
-            Part { name: "omniprobe", way: Way::Watched, body: identity::loaded },
-            Part { name: "variable", way: Way::Variable, body: identity::loaded_by_variable },
+            CheckProcess { name: "omniprobe", way: Way::Watched, body: identity::loaded },
+            CheckProcess { name: "variable", way: Way::Variable, body: identity::loaded_by_variable },
         ],
     },
     Check {
@@ -40,7 +40,7 @@ pub const CHECKS: &[Check] = &[
         question: "Are a dispatch's times written before its signal is decremented?",
         consequence: "do not trust times",
         needs: &["identity"],
-        parts: &[Part { name: "signals", way: Way::Bare, body: times::order }],
+        parts: &[CheckProcess { name: "signals", way: Way::Bare, body: times::order }],
     },
     Check {
         number: 5,
@@ -48,7 +48,7 @@ pub const CHECKS: &[Check] = &[
         question: "Does a valid packet behind the write index wait, also while 40 queues are made and destroyed?",
         consequence: "packets must not be held: `LOGDUR_QUEUE_MODE=intercept`, where the runtime's intercept queues work",
         needs: &["identity"],
-        parts: &[Part { name: "packets", way: Way::Bare, body: queue::hold }],
+        parts: &[CheckProcess { name: "packets", way: Way::Bare, body: queue::hold }],
     },
     Check {
         number: 6,
@@ -56,7 +56,7 @@ pub const CHECKS: &[Check] = &[
         question: "Is each slot that the read index has passed invalid?",
         consequence: "as for `hold`",
         needs: &["identity"],
-        parts: &[Part { name: "slots", way: Way::Bare, body: queue::read_index }],
+        parts: &[CheckProcess { name: "slots", way: Way::Bare, body: queue::read_index }],
     },
     // After the checks that explain why rows are missing or wrong.
     Check {
@@ -65,7 +65,7 @@ pub const CHECKS: &[Check] = &[
         question: "Has each of 10000 dispatches one row, with times in order?",
         consequence: "see its reasons",
         needs: &["loading", "order", "hold", "read-index"],
-        parts: &[Part { name: "empty", way: Way::Watched, body: queue::rows }],
+        parts: &[CheckProcess { name: "empty", way: Way::Watched, body: queue::rows }],
     },
     Check {
         number: 7,
@@ -73,7 +73,7 @@ pub const CHECKS: &[Check] = &[
         question: "Do dispatches on queues and signals of every kind have times?",
         consequence: "some rows are without times",
         needs: &["order", "rows"],
-        parts: &[Part { name: "queues", way: Way::Bare, body: times::latch }],
+        parts: &[CheckProcess { name: "queues", way: Way::Bare, body: times::latch }],
     },
     Check {
         number: 8,
@@ -81,7 +81,7 @@ pub const CHECKS: &[Check] = &[
         question: "Do the GPU's times agree with the host's?",
         consequence: "do not compare rows of different GPUs",
         needs: &["order", "rows"],
-        parts: &[Part { name: "kernels", way: Way::Bare, body: times::clocks }],
+        parts: &[CheckProcess { name: "kernels", way: Way::Bare, body: times::clocks }],
     },
     Check {
         number: 9,
@@ -90,8 +90,8 @@ pub const CHECKS: &[Check] = &[
         consequence: "a queue stops under load: nothing can be measured",
         needs: &["order"],
         parts: &[
-            Part { name: "bare", way: Way::Bare, body: cost::dispatches },
-            Part { name: "watched", way: Way::Watched, body: cost::dispatches },
+            CheckProcess { name: "bare", way: Way::Bare, body: cost::dispatches },
+            CheckProcess { name: "watched", way: Way::Watched, body: cost::dispatches },
         ],
     },
     Check {
@@ -100,7 +100,7 @@ pub const CHECKS: &[Check] = &[
         question: "What do signals cost, and how soon does the host see them?",
         consequence: "rows come late, and captures take long",
         needs: &["identity"],
-        parts: &[Part { name: "own", way: Way::Bare, body: cost::signals }],
+        parts: &[CheckProcess { name: "own", way: Way::Bare, body: cost::signals }],
     },
     Check {
         number: 11,
@@ -108,7 +108,7 @@ pub const CHECKS: &[Check] = &[
         question: "Does the library notice packets that are written around it?",
         consequence: "rows can be missing without a notice",
         needs: &["rows"],
-        parts: &[Part { name: "index", way: Way::Watched, body: queue::bypass }],
+        parts: &[CheckProcess { name: "index", way: Way::Watched, body: queue::bypass }],
     },
     Check {
         number: 12,
@@ -117,8 +117,8 @@ pub const CHECKS: &[Check] = &[
         consequence: "captures can hang the application",
         needs: &["identity"],
         parts: &[
-            Part { name: "bare", way: Way::Bare, body: memory::scratch },
-            Part { name: "watched", way: Way::Watched, body: memory::scratch },
+            CheckProcess { name: "bare", way: Way::Bare, body: memory::scratch },
+            CheckProcess { name: "watched", way: Way::Watched, body: memory::scratch },
         ],
     },
     Check {
@@ -127,7 +127,7 @@ pub const CHECKS: &[Check] = &[
         question: "Is the GPU's memory read right, and how fast?",
         consequence: "do not capture",
         needs: &["identity"],
-        parts: &[Part { name: "copies", way: Way::Bare, body: memory::reading }],
+        parts: &[CheckProcess { name: "copies", way: Way::Bare, body: memory::reading }],
     },
     Check {
         number: 14,
@@ -136,8 +136,8 @@ pub const CHECKS: &[Check] = &[
         consequence: "do not trust verdicts",
         needs: &["rows", "reading"],
         parts: &[
-            Part { name: "add", way: Way::Captured, body: capture::add },
-            Part { name: "verify", way: Way::Verify, body: capture::verified },
+            CheckProcess { name: "add", way: Way::Captured, body: capture::add },
+            CheckProcess { name: "verify", way: Way::Verify, body: capture::verified },
         ],
     },
     Check {
@@ -147,11 +147,11 @@ pub const CHECKS: &[Check] = &[
         consequence: "replays are qualified",
         needs: &["capture"],
         parts: &[
-            Part { name: "add", way: Way::Captured, body: capture::add },
-            Part { name: "first", way: Way::Verify, body: capture::placed },
-            Part { name: "second", way: Way::Verify, body: capture::placed },
-            Part { name: "third", way: Way::Verify, body: capture::placed },
-            Part { name: "fault", way: Way::Bare, body: capture::fault },
+            CheckProcess { name: "add", way: Way::Captured, body: capture::add },
+            CheckProcess { name: "first", way: Way::Verify, body: capture::placed },
+            CheckProcess { name: "second", way: Way::Verify, body: capture::placed },
+            CheckProcess { name: "third", way: Way::Verify, body: capture::placed },
+            CheckProcess { name: "fault", way: Way::Bare, body: capture::fault },
         ],
     },
 ];

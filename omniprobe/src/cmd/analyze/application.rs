@@ -98,6 +98,9 @@ impl Exact {
         if let Some(kernels) = &options.kernels {
             environment.set(Interceptor::capture_kernels, kernels);
         }
+        if let Some(kernels) = &options.kernels_exclude {
+            environment.set(Interceptor::capture_exclude, kernels);
+        }
         if let Some(dispatches) = &options.dispatches {
             environment.set(Interceptor::capture_dispatches, occurrences(dispatches));
         }

@@ -21,6 +21,7 @@ use logdur_captured::{Bounds, CapturedError};
 use logdur_observe::{Analysis, Analyzer, Check, Sample, Wanted};
 use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
+pub(crate) use request::counted;
 use request::{NO_LIMIT, Request};
 
 use crate::captured::{Captured, seconds, share, taken};
@@ -95,7 +96,7 @@ fn chosen<T: Copy>(asked: &[String], table: &[T], word: fn(T) -> &'static str) -
 fn sample(text: &str) -> Result<Sample, String> {
     let refuse = || format!("expected a number of workgroups or a part like 5%, found {text:?}");
     if text.ends_with('%') {
-        return share(text).ok().filter(|part| *part <= 1.0).map(Sample::Part).ok_or_else(refuse);
+        return share(text).ok().filter(|part| *part <= 1.0).map(Sample::LaneAccess).ok_or_else(refuse);
     }
     text.parse().ok().filter(|count| *count > 0).map(Sample::Count).ok_or_else(refuse)
 }

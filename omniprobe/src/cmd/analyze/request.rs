@@ -9,7 +9,7 @@ use logdur_analysis::forms::{About, Form, Out};
 use logdur_captured::{Bounds, CapturedDispatch, divided};
 use logdur_observe::heat::Region;
 use logdur_observe::report::{LoadedCode, Report};
-use logdur_observe::{Analyzer, Divided, Sample, Session, Wanted};
+use logdur_observe::{Analysis, Analyzer, Divided, Sample, Session, Wanted};
 use logdur_replay::{Observed, Setup, Variant, emulated_processor, named, observed};
 use omniprobe_exit::Exit;
 
@@ -58,6 +58,26 @@ impl Analysed {
             (None, true) => Exit::Success,
         }
     }
+}
+
+/// Runs a dispatch, and counts instructions and LDS accesses.
+///
+/// # Errors
+/// What keeps it from being replayed.
+pub(crate) fn counted(captured: &CapturedDispatch<'_>, setup: &Setup, variant: &Variant) -> Result<(Observed, Report)> {
+    let request = Request {
+        wanted: Wanted { analyses: vec![Analysis::Mix, Analysis::Lds], ..Wanted::default() },
+        analyzers: Vec::new(),
+        page: 0,
+        bounds: Vec::new(),
+        sample: Sample::All,
+        limit: setup.limit.unwrap_or(NO_LIMIT),
+        variant: variant.clone(),
+        form: Form::Json,
+        annotate: false,
+    };
+    let analysed = request.analyse(captured)?;
+    Ok((analysed.observed, analysed.report))
 }
 
 /// Where code was loaded: kernels read constants there.

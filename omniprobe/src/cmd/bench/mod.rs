@@ -1,5 +1,7 @@
 //! `omniprobe bench`: how long captured dispatches take.
 
+mod passes;
+mod pmc;
 mod show;
 
 use std::path::PathBuf;
@@ -12,6 +14,7 @@ use logdur_replay::{Replacement, Setup, Variant};
 use omniprobe_exit::Exit;
 
 use crate::captured::share;
+use crate::find;
 use crate::headings;
 use crate::output::lines;
 use crate::worker::{self, TargetArgs, VariantArgs};
@@ -56,6 +59,16 @@ pub(crate) struct Options {
     /// `original` the application's own.
     #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache"], help_heading = headings::VARIANT)]
     compare: Option<Vec<PathBuf>>,
+    /// Count with the counters of the hardware, too, by their names in rocprofiler-sdk: rocprofv3 runs replays, in as many passes as the
+    /// counters need. On the emulated GPU, those are counted that it has exactly.
+    #[arg(long, value_name = "COUNTER", value_delimiter = ',', value_parser = pmc::name, help_heading = headings::MEASUREMENT)]
+    pmc: Vec<String>,
+    /// Launches of each pass that count.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), requires = "pmc", help_heading = headings::MEASUREMENT)]
+    pmc_runs: u32,
+    /// Where a replay under a profiler says how it has ended, and which kernel it runs.
+    #[arg(long, hide = true, num_args = 2)]
+    pass: Option<Vec<PathBuf>>,
     /// Also measure a kernel that computes something else.
     #[arg(long, help_heading = headings::MEASUREMENT)]
     no_verify: bool,
@@ -64,8 +77,13 @@ pub(crate) struct Options {
 /// Measures dispatches.
 ///
 /// # Errors
-/// When the capture cannot be read, or this program not be started again.
+/// When the capture cannot be read, or this program not be started again; when a counter is not known.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
+    if options.target.is_emulated() {
+        pmc::check(&options.pmc)?;
+    } else if !options.pmc.is_empty() && options.pass.is_none() {
+        find::profiler(options.target.rocm())?;
+    }
     worker::each(&options.target, &options.variant, |captured| measure(options, captured))
 }
 
@@ -86,11 +104,20 @@ fn measure(options: &Options, captured: &CapturedDispatch<'_>) -> Result<Exit> {
         cold: options.cache_state == CacheState::Cold,
         allow_mismatch: options.no_verify,
     };
+    let of_pass = bench::Options { repetitions: options.pmc_runs, ..how.clone() };
+    if let Some(pass) = &options.pass {
+        return passes::run_one(captured, &of_pass, pass);
+    }
+    let counters = pmc::count(captured, &options.target, &of_pass, &options.pmc)?;
     let report = bench::bench(captured, &how)?;
     if options.target.json {
-        lines([show::json(&report, &how, options.target.attempt).to_string()])?;
+        lines([show::json(&report, &how, &counters, options.target.attempt).to_string()])?;
     } else {
-        lines(show::text(&report, &how, options.target.attempt))?;
+        lines(show::text(&report, &how, &counters, options.target.attempt))?;
     }
-    Ok(if options.no_verify { Exit::Success } else { show::status(&report) })
+    let ended = if options.no_verify { Exit::Success } else { show::status(&report) };
+    if ended != Exit::Success || options.pmc.is_empty() {
+        return Ok(ended);
+    }
+    Ok(counters.told(captured.dispatch.id))
 }

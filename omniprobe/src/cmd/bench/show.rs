@@ -6,11 +6,12 @@ use logdur_replay::stats::Summary;
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
+use super::pmc::{self, Counters};
 use crate::output::demangled;
 use crate::results::{ONE_PATTERN, buffer, buffer_json, compared, compared_json, heading, placed, word};
 
 /// Lines for people.
-pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> {
+pub(super) fn text(report: &Report, how: &Options, counters: &Counters, attempt: u32) -> Vec<String> {
     let mut all = vec![heading(report.dispatch, &report.kernel, &report.device, &placed(attempt, report.relocated))];
     let restored = match how.restore {
         Restore::Dirty => "the changed memory",
@@ -23,9 +24,13 @@ pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> 
         "  restored before each run: {restored}, {} of {} bytes{took}; caches are {caches}",
         report.restored, report.bytes
     ));
-    for (side, name) in report.sides.iter().zip(names(report)) {
+    for ((side, name), rows) in report.sides.iter().zip(names(report)).zip(&counters.sides) {
         all.extend(self::side(side, name, report.recorded_ns));
+        if is_measured(side) {
+            all.extend(pmc::text(rows, counters.passes).into_iter().map(|line| format!("  {name}{line}")));
+        }
     }
+    all.extend(counters.qualified.iter().map(|why| format!("  counters: qualified: {why}")));
     if let Some(recorded) = report.recorded_ns {
         all.push(format!("  recorded: GPU {recorded} ns"));
     }
@@ -36,6 +41,11 @@ pub(super) fn text(report: &Report, how: &Options, attempt: u32) -> Vec<String> 
         all.push("  emulated: these times say nothing about hardware".to_owned());
     }
     all
+}
+
+/// True of a kernel that was measured: others have no counters, either.
+fn is_measured(side: &Side) -> bool {
+    !side.gpu_ns.is_empty()
 }
 
 /// What kernels are called when there are two.
@@ -93,8 +103,13 @@ pub(super) fn status(report: &Report) -> Exit {
 }
 
 /// An object for programs.
-pub(super) fn json(report: &Report, how: &Options, attempt: u32) -> Value {
-    let sides: Vec<Value> = report.sides.iter().map(|side| side_json(side, report.recorded_ns)).collect();
+pub(super) fn json(report: &Report, how: &Options, counters: &Counters, attempt: u32) -> Value {
+    let sides: Vec<Value> = report
+        .sides
+        .iter()
+        .zip(&counters.sides)
+        .map(|(side, rows)| side_json(side, rows, report.recorded_ns))
+        .collect();
     let compared = report.pairs.as_ref().map(|pairs| compared_json(pairs, report.device.emulated, ["A", "B"]));
     json!({
         "dispatch": report.dispatch,
@@ -114,10 +129,12 @@ pub(super) fn json(report: &Report, how: &Options, attempt: u32) -> Value {
         "cache_state": if how.cold { "cold" } else { "warm" },
         "sides": sides,
         "compared": compared,
+        "counter_passes": counters.passes,
+        "counters_qualified": counters.qualified,
     })
 }
 
-fn side_json(side: &Side, recorded: Option<u64>) -> Value {
+fn side_json(side: &Side, rows: &[pmc::Row], recorded: Option<u64>) -> Value {
     json!({
         "result": word(side.overall, &side.qualified),
         "qualified": side.qualified,
@@ -129,6 +146,7 @@ fn side_json(side: &Side, recorded: Option<u64>) -> Value {
         "replayed_by_recorded": side.summary.as_ref().and_then(|s| ratio(s, recorded)),
         "gpu_ns": side.gpu_ns,
         "host_ns": side.host_ns,
+        "counters": if is_measured(side) { pmc::json(rows) } else { Vec::new() },
         "buffers": side.buffers.iter().map(buffer_json).collect::<Vec<_>>(),
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use logdur_self_test::{CAPTURE, Check, HELLO, LOG, Launch, Part, Site, Way, selection};
+use logdur_self_test::{CAPTURE, Check, CheckProcess, HELLO, LOG, Launch, Site, Way, selection};
 use logdur_settings::Interceptor;
 use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
@@ -151,7 +151,7 @@ fn is_in_the_way(name: &OsStr) -> bool {
 }
 
 impl Launch for Starter<'_> {
-    fn command(&self, check: &Check, part: &Part, folder: &Path) -> io::Result<Command> {
+    fn command(&self, check: &Check, part: &CheckProcess, folder: &Path) -> io::Result<Command> {
         // `verify` chooses libraries by its own options.
         let rocm = self.place.rocm.as_deref().filter(|_| part.way != Way::Verify);
         let mut command = find::this_program(rocm).map_err(io::Error::other)?;

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use logdur_capture::{FileStorage, PRIVATE};
 use logdur_journal::appended;
-use logdur_settings::{Emulator, Interceptor, LogLocation};
+use logdur_settings::{Emulator, Interceptor, LogLocation, Trigger};
 use logdur_system::text::one_line;
 use regex::Regex;
 
@@ -30,6 +30,13 @@ pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
     for (name, text) in expressions(&settings) {
         if let Some(problem) = text.as_ref().and_then(|text| no_expression(text)) {
             bail!("{}: {problem}", option_of(name));
+        }
+    }
+    for trigger in &settings.when.0 {
+        if let Trigger::Kernel(text, _) = trigger
+            && let Some(problem) = no_expression(text)
+        {
+            bail!("{}: {trigger}: {problem}", option_of(Interceptor::when));
         }
     }
     if environment.get(Interceptor::log_location).is_some()
@@ -146,11 +153,14 @@ fn misunderstood(get: impl Fn(&str) -> Option<OsString>) -> Vec<String> {
 }
 
 /// Variables that are regular expressions.
-fn expressions(settings: &Interceptor) -> [(&'static str, &Option<String>); 3] {
+fn expressions(settings: &Interceptor) -> [(&'static str, &Option<String>); 6] {
     [
         (Interceptor::log_filter, &settings.log_filter),
+        (Interceptor::log_exclude, &settings.log_exclude),
         (Interceptor::filter, &settings.filter),
+        (Interceptor::filter_exclude, &settings.filter_exclude),
         (Interceptor::capture_kernels, &settings.capture_kernels),
+        (Interceptor::capture_exclude, &settings.capture_exclude),
     ]
 }
 
@@ -178,6 +188,11 @@ pub(crate) fn without_effect(options: &RunOptions, environment: &Environment) ->
             Interceptor::filter,
             swaps || instruments || analyses,
             "-c DIR or -i; --log-filter chooses the kernels that are logged",
+        ),
+        (
+            Interceptor::filter_exclude,
+            swaps || instruments || analyses,
+            "-c DIR or -i; --log-exclude chooses the kernels that are not logged",
         ),
         (Interceptor::kernel_cache_mode, swaps, "-c DIR"),
         (Interceptor::kernel_cache_pick, swaps, "-c DIR"),
@@ -259,6 +274,10 @@ mod tests {
     fn values_that_are_not_understood_stop_before_anything_starts() {
         for (name, value, expected) in [
             (Interceptor::log_filter, "(", "--log-filter: expected a regular expression"),
+            (Interceptor::log_exclude, "(", "--log-exclude: expected a regular expression"),
+            (Interceptor::log_devices, "2-1", "--log-devices: expected numbers of GPUs"),
+            (Interceptor::capture_exclude, "(", "--capture-exclude: expected a regular expression"),
+            (Interceptor::filter_exclude, "(", "--kernels-exclude: expected a regular expression"),
             (Interceptor::filter, "a[", "--kernels: expected a regular expression"),
             (Interceptor::capture_kernels, "*", "--capture-kernels: expected a regular expression"),
             (Interceptor::kernel_cache_mode, "never", "--cache-mode: expected swap"),

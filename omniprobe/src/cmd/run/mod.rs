@@ -2,9 +2,10 @@
 
 mod captures;
 mod check;
+mod database;
 mod files;
 mod options;
-mod program;
+mod when;
 
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -24,8 +25,13 @@ use crate::environment::Environment;
 use crate::hello::{Channel, Hello};
 use crate::input::{self, Position};
 use crate::output::{aside, bytes, tell};
+use crate::program;
 
 pub(crate) use check::behind_the_application;
+use database::Database;
+use options::ROCPD;
+use when::Toggle;
+
 pub(crate) use options::{CaptureOptions, RunOptions, with_variables};
 
 /// What `--stats` and `--trace` need.
@@ -50,6 +56,9 @@ const FORWARDED: &[i32] = &[
 pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     let mut environment = options.environment()?;
     if options.env_dump {
+        if options.log_format.as_deref() == Some(ROCPD) {
+            bail!("-t {ROCPD} has no variable, since omniprobe writes the database: expected another format with -e");
+        }
         return bytes(environment.shell().as_bytes()).map(|()| ExitCode::SUCCESS);
     }
     let Some((name, arguments)) = app.split_first() else {
@@ -65,11 +74,19 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     let filter = environment.value(Interceptor::library_filter).map(PathBuf::from);
     let inputs: Vec<&Path> = std::iter::once(program.as_path()).chain(filter.as_deref()).collect();
     files::check(&environment, options.trace.as_deref(), &inputs)?;
+    let database = Database::of(options, &mut environment)?;
+    let toggle = Toggle::of(&mut environment)?;
     check::check(&environment, options.capture.force)?;
     options.trace.as_deref().map_or(Ok(()), |output| check::has_folder("--trace", output))?;
     let lines = check::without_effect(options, &environment).into_iter().chain(check::unexpected(&environment));
     lines.for_each(tell);
-    let logs = if options.stats || options.trace.is_some() { Some(Logs::of(options, &mut environment)?) } else { None };
+    let logs = if database.is_some() {
+        Some(Logs { shared: None })
+    } else if options.stats || options.trace.is_some() {
+        Some(Logs::of(options, &mut environment)?)
+    } else {
+        None
+    };
     if options.verbose {
         aside(environment.shell().as_bytes());
     }
@@ -88,7 +105,7 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
     let watch = capture.clone().map(captures::Watch::begin);
     let mut child =
         command.spawn().with_context(|| format!("the application {} could not be started", program.display()))?;
-    let status = wait(&signals, &mut child)?;
+    let status = wait(&signals, &mut child, toggle.as_ref())?;
     drop(watch);
     let hello = channel.finish();
     hello.check(&environment, exact.as_ref().map(Exact::folder));
@@ -112,9 +129,15 @@ pub(crate) fn run(options: &RunOptions, app: &[OsString]) -> Result<ExitCode> {
             tell(format_args!("the totals: {error:#}"));
         }
         if let Some(output) = &options.trace
-            && let Err(error) = trace::write(&logs, output)
+            && let Err(error) = trace::write(&logs, output, trace::Clock::Gpu)
         {
             tell(format_args!("the timeline: {error:#}"));
+        }
+        if let Some(database) = &database
+            && let Err(error) = database.write(&logs)
+        {
+            let kept = environment.keep_large_folder().map(|rows| format!("; the rows are in {}", rows.display()));
+            tell(format_args!("the database: {error:#}{}", kept.unwrap_or_default()));
         }
     }
     if let Some(exact) = exact {
@@ -185,8 +208,8 @@ fn awaited() -> SignalSet {
     FORWARDED.iter().copied().chain([libc::SIGCHLD]).collect()
 }
 
-/// Waits for the end of the child, passing blocked signals on.
-fn wait(signals: &SignalSet, child: &mut Child) -> Result<ExitStatus> {
+/// Waits for the end of the child, passing blocked signals on; SIGUSR2 not if it turns something here.
+fn wait(signals: &SignalSet, child: &mut Child, toggle: Option<&Toggle>) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait().context("waiting for the application")? {
             // Signals that come from now on are for this program, not for the application.
@@ -194,6 +217,10 @@ fn wait(signals: &SignalSet, child: &mut Child) -> Result<ExitStatus> {
             return Ok(status);
         }
         let (signal, is_by_kernel) = signals.wait();
+        if let Some(toggle) = toggle.filter(|_| signal == libc::SIGUSR2) {
+            toggle.turn();
+            continue;
+        }
         // What the terminal sends goes to the whole foreground group, the application included.
         if FORWARDED.contains(&signal) && !is_by_kernel {
             // SAFETY: the child has not been waited for, so the number is still its own.

@@ -7,14 +7,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use logdur_settings::{
-    CaptureScope, CaptureTell, Compress, Format, HandlerFormat, Interceptor, Quiesce, Value, Variable, Workgroups,
+    CaptureScope, CaptureTell, Compress, Format, HandlerFormat, Interceptor, Names, Quiesce, Trigger, Value, Variable,
+    Workgroups,
 };
 
 use crate::cmd::trace;
 use crate::environment::{Environment, PlaceOptions};
 use crate::find;
 use crate::headings;
+
+use super::when;
 
 /// An option that sets a variable: its field, and the variable.
 type Sets = (&'static str, &'static str);
@@ -51,9 +55,16 @@ options! {
         /// Where rows go: console (standard output), a file (%p is the process id, %r the rank, %h the host), /dev/null.
         #[arg(short, long, value_name = "WHERE", alias = "output-file", help_heading = headings::LOG)]
         log_location: Option<OsString> => Interceptor::log_location,
-        /// How rows are written.
-        #[arg(short = 't', long, value_name = "FORMAT", value_parser = Format::WORDS, help_heading = headings::LOG)]
+        /// How rows are written. rocpd is rocprofiler-sdk's database, which omniprobe makes at the end, for each name that -l gives.
+        #[arg(short = 't', long, value_name = "FORMAT", value_parser = formats(), help_heading = headings::LOG)]
         log_format: Option<String> => Interceptor::log_format by log_format,
+        /// Which names of kernels rows have: demangled, as compilers mangle them, or both, the mangled ones in the column `symbol`.
+        #[arg(long, value_name = "WHICH", value_parser = Names::WORDS, help_heading = headings::LOG)]
+        names: Option<String> => Interceptor::names,
+        /// Tell launches of kernels with a matching name apart by where in the application they are: `omniprobe summary --by site` adds them
+        /// up.
+        #[arg(long, value_name = "kernel=REGEX", help_heading = headings::LOG)]
+        stacks: Option<OsString> => Interceptor::stacks,
         /// The same as -t csv-safe: an apostrophe goes before text that a spreadsheet would take for a formula.
         #[arg(long, conflicts_with = "log_format", help_heading = headings::LOG)]
         csv_safe: bool,
@@ -66,6 +77,19 @@ options! {
         /// Log only kernels with a matching name: mangled, demangled, or without arguments.
         #[arg(long, value_name = "REGEX", alias = "kernel-include-regex", help_heading = headings::LOG)]
         log_filter: Option<String> => Interceptor::log_filter,
+        /// Log no kernel with a matching name, of those that --log-filter wants.
+        #[arg(long, value_name = "REGEX", alias = "kernel-exclude-regex", help_heading = headings::LOG)]
+        log_exclude: Option<String> => Interceptor::log_exclude,
+        /// Log only dispatches to these GPUs: their numbers in the column `agent` of the log, which HIP_VISIBLE_DEVICES does not change.
+        #[arg(long, value_name = "0,2-3", help_heading = headings::LOG)]
+        log_devices: Option<String> => Interceptor::log_devices,
+        /// Log, capture and instrument only while all of these are so: dispatches:N-M, kernel:REGEX@N-M, count:N, seconds:A-B, range:NAME or range:NAME@N-M of ROCTx, profiler
+        /// (roctxProfilerResume), file:PATH, signal (SIGUSR2 to omniprobe begins and ends it).
+        #[arg(long, value_name = "TRIGGER[,TRIGGER...]", help_heading = headings::LOG)]
+        when: Option<String> => Interceptor::when,
+        /// Start with everything off, and let `omniprobe attach` and `omniprobe top` turn rows on, and these features: capture, instrument, swap.
+        #[arg(long, value_name = "FEATURE[,FEATURE...]", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = headings::LOG)]
+        attachable: Option<String> => Interceptor::start by start,
         /// Log and capture in these ranks of a parallel job only, like 0,8-15.
         #[arg(long, value_name = "RANKS", help_heading = headings::LOG)]
         ranks: Option<String> => Interceptor::ranks,
@@ -85,6 +109,9 @@ options! {
         /// Swap or instrument only kernels with a matching name: mangled, demangled, or without arguments.
         #[arg(short, long, value_name = "REGEX", help_heading = headings::SWAP)]
         kernels: Option<String> => Interceptor::filter,
+        /// Swap or instrument no kernel with a matching name, of those that -k wants.
+        #[arg(long, value_name = "REGEX", help_heading = headings::SWAP)]
+        kernels_exclude: Option<String> => Interceptor::filter_exclude,
         /// When to swap: always; in alternation with the original, N dispatches each; for the first N dispatches. The last two compare
         /// both kernels.
         #[arg(long, value_name = "swap|alternate[:N]|off-after:N", help_heading = headings::SWAP)]
@@ -175,6 +202,9 @@ options! {
         /// Capture only kernels with a matching name: mangled, demangled, or without arguments.
         #[arg(long, value_name = "REGEX", requires = "capture")]
         capture_kernels: Option<OsString> => Interceptor::capture_kernels,
+        /// Capture no kernel with a matching name, of those that --capture-kernels wants.
+        #[arg(long, value_name = "REGEX", requires = "capture")]
+        capture_exclude: Option<OsString> => Interceptor::capture_exclude,
         /// Which dispatches of each kernel and geometry.
         #[arg(long, value_name = "1,3-7|every:N|random:P%", requires = "capture")]
         capture_dispatches: Option<OsString> => Interceptor::capture_dispatches,
@@ -281,11 +311,6 @@ impl RunOptions {
         let library = find::library("liblogdur.so")?;
         let mut all = Environment::default();
         all.place(&self.place, Some(&library))?;
-        if self.markers {
-            let markers = find::library("liblogdur_markers.so")?;
-            let markers = all.preloadable(&markers).context("liblogdur_markers.so has to be preloaded")?;
-            all.preload(&[markers]);
-        }
         all.set("HSA_TOOLS_LIB", quoted(&library)?);
         // ROCr 6.1 and later ask rocprofiler-register first, and then may not look at HSA_TOOLS_LIB at all.
         all.set("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
@@ -297,6 +322,12 @@ impl RunOptions {
                 all.set(variable, value);
             }
         }
+        if self.markers || when::of(&all).0.iter().any(Trigger::needs_markers) {
+            let markers = find::library("liblogdur_markers.so")?;
+            let markers = all.preloadable(&markers).context("liblogdur_markers.so has to be preloaded")?;
+            all.preload(&[markers]);
+        }
+        when::settle(&mut all)?;
         all.settle()?;
         Ok(all)
     }
@@ -307,10 +338,25 @@ fn instrumented(options: &RunOptions) -> Result<Option<OsString>> {
     Ok(options.instrumented.then(|| "true".into()))
 }
 
-/// The form of rows.
+/// What is on at the start of a process that can be controlled.
+fn start(options: &RunOptions) -> Result<Option<OsString>> {
+    let off = |features: &String| if features.is_empty() { "off".into() } else { format!("off,{features}").into() };
+    Ok(options.attachable.as_ref().map(off))
+}
+
+/// The form of rows that the library does not know: they are made into it when the application has ended.
+pub(crate) const ROCPD: &str = "rocpd";
+
+/// What `-t` takes.
+fn formats() -> PossibleValuesParser {
+    Format::WORDS.into_iter().chain([ROCPD]).into()
+}
+
+/// The form of rows as the library writes them.
 fn log_format(options: &RunOptions) -> Result<Option<OsString>> {
     let safe = options.csv_safe.then(|| Format::CsvSafe.name().into());
-    Ok(safe.or(options.log_format.text()))
+    let for_database = options.log_format.as_ref().filter(|format| *format == ROCPD).map(|_| Format::Csv.name().into());
+    Ok(safe.or(for_database).or(options.log_format.text()))
 }
 
 /// Folders as `LOGDUR_KERNEL_CACHE` takes them, wherever the application goes.

@@ -1,6 +1,7 @@
 //! `omniprobe summary LOG...`: totals per kernel, and how two runs compare.
 
 mod show;
+mod stacks;
 
 use std::io;
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ use omniprobe_exit::Exit;
 
 use crate::input::{self, Position, Which, Wholeness};
 use crate::output::{aside, printable, tell};
+
+pub(crate) use show::{Title, aligned, time, width};
 
 /// Which logs, and how they are shown.
 #[derive(Args, Clone, Debug)]
@@ -64,6 +67,8 @@ enum Grouping {
     Gpu,
     Process,
     Rank,
+    /// The kernel, and where in the application it is launched from: of logs with --stacks.
+    Site,
     Log,
 }
 
@@ -151,6 +156,13 @@ fn warn(totals: &Totals) {
     if filtered > 0 {
         tell(format_args!("{filtered} of {} dispatches are not in the logs: a filter kept them out", count("seen")));
     }
+    let outside = count("outside");
+    if outside > 0 {
+        tell(format_args!(
+            "{outside} of {} dispatches are not in the logs: they were outside of --when",
+            count("seen")
+        ));
+    }
 }
 
 /// Adds a log's rows, of which `also` sees each.
@@ -204,6 +216,7 @@ impl From<Grouping> for By {
             Grouping::Gpu => By::Gpu,
             Grouping::Process => By::Process,
             Grouping::Rank => By::Rank,
+            Grouping::Site => By::Site,
             Grouping::Log => By::Log,
         }
     }

@@ -12,6 +12,7 @@ use logdur_report::summary::{By, CopyGroup, GpuTime, Group, MOST_SHAPES, RangeGr
 use serde_json::json;
 
 use super::Shown;
+use super::stacks::Stacks;
 use crate::output::lines;
 
 /// Columns that a name has at least.
@@ -23,18 +24,19 @@ const SHORTEST_NAME: usize = 24;
 /// When standard output cannot be written.
 pub(super) fn totals(totals: &mut Totals, shown: &Shown) -> Result<()> {
     shown.arrange(&mut totals.groups);
+    let stacks = Stacks::of(&totals.groups);
     if shown.json {
-        return lines([serde_json::to_string(totals).context("the summary as JSON")?]);
+        return lines([serde_json::to_string(&stacks.in_json(totals)?).context("the summary as JSON")?]);
     }
     if shown.csv {
-        return lines(csv(&totals.groups));
+        return lines(csv(&totals.groups, shown.by.into(), &stacks));
     }
     let width = if shown.full_names { usize::MAX } else { width(&io::stdout()) };
     lines(table(totals, shown.by.into(), width))
 }
 
 /// The columns of a terminal. Anything else, like a file or a pipe, has room for all.
-pub(super) fn width(to: &(impl IsTerminal + AsRawFd)) -> usize {
+pub(crate) fn width(to: &(impl IsTerminal + AsRawFd)) -> usize {
     let mut size = MaybeUninit::<libc::winsize>::zeroed();
     // SAFETY: the kernel writes a `winsize`, which the pointer has room for, or fails.
     let result = unsafe { libc::ioctl(to.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) };
@@ -70,10 +72,13 @@ pub(super) fn table(totals: &Totals, by: By, width: usize) -> Vec<String> {
         cells
     };
     let rows: Vec<Vec<String>> = totals.groups.iter().map(row).collect();
+    let stacks = Stacks::of(&totals.groups);
     let process = |group: &Group| Process { rank: group.rank, pid: group.pid };
     let are_shared = totals.groups.iter().any(|group| totals.groups.first().map(process) != Some(process(group)));
     let names = totals.groups.iter().map(|group| match by {
         By::Queue if are_shared => format!("{} {}", process(group).name(), named(group, by)),
+        By::Site if are_shared => format!("{} {}", process(group).name(), stacks.named(group)),
+        By::Site => stacks.named(group),
         _ => named(group, by),
     });
     let what = match by {
@@ -82,6 +87,7 @@ pub(super) fn table(totals: &Totals, by: By, width: usize) -> Vec<String> {
         By::Gpu => "gpu",
         By::Process => "process",
         By::Rank => "rank",
+        By::Site => "kernel <- where it is launched from",
         By::Log => "log",
     };
     let mut all = aligned(&header, &rows, what, names, width);
@@ -159,10 +165,10 @@ fn shapes(shapes: &[Shape], by: By) -> String {
 }
 
 /// A column's title, and how soon it is left out where there is no room: the greatest first, and 0 never.
-struct Title(&'static str, u8);
+pub(crate) struct Title(pub(crate) &'static str, pub(crate) u8);
 
 /// Right-aligned columns, and a name at the end that has the rest of the width. What has no room is left out, and named.
-fn aligned(
+pub(crate) fn aligned(
     header: &[Title],
     rows: &[Vec<String>],
     what: &str,
@@ -218,14 +224,15 @@ fn gpu(gpu: &GpuTime, are_several: bool) -> String {
         gpu.gaps,
         time(gpu.longest_gap_ns as f64),
     );
-    let delays = [gpu.delay_median_ns, gpu.delay_p95_ns as f64].map(time);
-    text +=
-        &format!(", concurrency {:.2}, doorbell to start: median {}, p95 {}", gpu.concurrency, delays[0], delays[1]);
+    text += &format!(", concurrency {:.2}", gpu.concurrency);
+    if let (Some(median), Some(p95)) = (gpu.delay_median_ns, gpu.delay_p95_ns) {
+        text += &format!(", doorbell to start: median {}, p95 {}", time(median), time(p95 as f64));
+    }
     text
 }
 
 /// Nanoseconds in three digits of the unit that people would choose.
-fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         ..1e3 => return format!("{ns:.0} ns"),
         ..1e6 => (ns / 1e3, "µs"),
@@ -241,7 +248,7 @@ fn time(ns: f64) -> String {
 }
 
 /// rocprofv3's columns of `kernel_stats.csv`, then ours.
-fn csv(groups: &[Group]) -> Vec<String> {
+fn csv(groups: &[Group], by: By, stacks: &Stacks) -> Vec<String> {
     let titles = [
         "Name",
         "Calls",
@@ -272,7 +279,7 @@ fn csv(groups: &[Group]) -> Vec<String> {
             _ => Default::default(),
         };
         let cells = [
-            quoted(group.name.as_deref().unwrap_or_default()),
+            quoted(&if by == By::Site { stacks.named(group) } else { group.name.clone().unwrap_or_default() }),
             group.calls.to_string(),
             d.total_ns.to_string(),
             format!("{:.3}", d.mean_ns),

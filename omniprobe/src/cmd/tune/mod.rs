@@ -13,8 +13,8 @@ use logdur_captured::CapturedDispatch;
 use logdur_kernel_cache::Hash;
 use logdur_replay::Setup;
 use logdur_replay::tune::{
-    Compiling, Identity, Journal, Keep, Merged, Parameter, Place, Plan, Runner, Shape, Shard, Space, Subject, Template,
-    prepare, search, sources, write_csv,
+    Compiling, ConfiguredDispatch, Identity, Journal, Keep, Merged, Parameter, Plan, Runner, Shape, Shard, Space,
+    Subject, Template, prepare, search, sources, write_csv,
 };
 use omniprobe_exit::Exit;
 
@@ -151,7 +151,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
 
     let table = options.output.join("trials.csv");
     write_csv(&table, &subject, &searched.trials, &[reader.path()])?;
-    let found = show::Found {
+    let found = show::SearchResult {
         kernel: &subject.kernel,
         sizes: subject.sizes,
         keep: space.keep,
@@ -222,7 +222,7 @@ impl Options {
         })
     }
 
-    fn place_of(&self, dispatch: u64) -> Place {
-        Place { file: self.target.captured.file.clone(), dispatch, options: self.target.words() }
+    fn place_of(&self, dispatch: u64) -> ConfiguredDispatch {
+        ConfiguredDispatch { file: self.target.captured.file.clone(), dispatch, options: self.target.words() }
     }
 }

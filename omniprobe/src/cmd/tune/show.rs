@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use logdur_replay::stats::Summary;
-use logdur_replay::tune::{Best, Keep, Outcome, Place, Searched, Shard, Sizes, Trial};
+use logdur_replay::tune::{Best, ConfiguredDispatch, Keep, Outcome, Searched, Shard, Sizes, Trial};
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ const EMULATED: &str = "times of an emulated GPU: they say nothing about hardwar
 const NAMES: [&str; 2] = ["the captured one", "this one"];
 
 /// What a search found.
-pub(super) struct Found<'a> {
+pub(super) struct SearchResult<'a> {
     /// The kernel's symbol.
     pub(super) kernel: &'a str,
     /// What the application dispatched.
@@ -37,12 +37,12 @@ pub(super) struct Found<'a> {
     /// Why it says less than it could that configurations compute what the application got.
     pub(super) qualified: Vec<String>,
     pub(super) emulated: bool,
-    pub(super) place: Place,
+    pub(super) place: ConfiguredDispatch,
     /// Where all of it is.
     pub(super) table: &'a Path,
 }
 
-impl Found<'_> {
+impl SearchResult<'_> {
     /// Success when the captured configuration was measured; else what came of that.
     pub(super) fn exit(&self) -> Exit {
         self.searched
@@ -262,9 +262,9 @@ mod tests {
         Searched { trials: trials.into(), best }
     }
 
-    fn found(searched: &Searched, emulated: bool) -> Found<'_> {
-        let place = Place { file: "a.ldcap".into(), dispatch: 7, options: Vec::new() };
-        Found {
+    fn found(searched: &Searched, emulated: bool) -> SearchResult<'_> {
+        let place = ConfiguredDispatch { file: "a.ldcap".into(), dispatch: 7, options: Vec::new() };
+        SearchResult {
             kernel: "k",
             sizes: SIZES,
             keep: Keep::Items,

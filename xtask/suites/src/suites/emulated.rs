@@ -11,7 +11,7 @@ use serde_json::Value;
 use xtask::shell;
 
 use super::forms::{Judged, Test};
-use super::place::Place;
+use super::place::InstalledSuite;
 
 /// The processor that is emulated for most: what Debian's packages and AMD's libraries have code for.
 pub(crate) const ARCH: &str = "gfx90a";
@@ -133,7 +133,7 @@ fn folder(suite: &str, test: &Test) -> Result<PathBuf> {
 /// When a process cannot be started or a file cannot be written. What the test does wrong is in the outcome.
 pub(crate) fn test(
     suite: &str,
-    place: &Place,
+    place: &InstalledSuite,
     (arch, variables): (&str, &[(&str, &str)]),
     test: &Test,
     judge: fn(&str) -> Judged,

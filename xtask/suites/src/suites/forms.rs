@@ -10,7 +10,7 @@ use xtask::corpora::below;
 use xtask::shell;
 
 use super::emulated;
-use super::place::Place;
+use super::place::InstalledSuite;
 use super::{hashcat, openmp, rocblas};
 
 /// One test of a suite: a process that is started for it.
@@ -45,7 +45,7 @@ impl Judged {
 
 /// A form that tests come in.
 pub(crate) struct Form {
-    pub(crate) list: fn(&Place, &Programs) -> Result<Vec<Test>>,
+    pub(crate) list: fn(&InstalledSuite, &Programs) -> Result<Vec<Test>>,
     /// Reads what a process printed. How it ended is looked at by the caller.
     pub(crate) judge: fn(&str) -> Judged,
 }
@@ -64,7 +64,7 @@ pub(crate) enum Programs {
 
 impl Programs {
     /// Every program's path.
-    pub(super) fn all(&self, place: &Place) -> Result<Vec<PathBuf>> {
+    pub(super) fn all(&self, place: &InstalledSuite) -> Result<Vec<PathBuf>> {
         match self {
             Programs::Of(folder) => {
                 let mut files = below(&place.folder.join(folder))?;
@@ -96,7 +96,7 @@ fn file_name(path: &Path) -> String {
 /// Programs made with GoogleTest: each case is a test.
 pub(crate) const GOOGLE: Form = Form { list: list_google, judge: judge_google };
 
-fn list_google(place: &Place, of_suite: &Programs) -> Result<Vec<Test>> {
+fn list_google(place: &InstalledSuite, of_suite: &Programs) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     let programs = of_suite.all(place)?;
     for program in &programs {
@@ -175,7 +175,7 @@ pub(crate) const HASHCAT: Form = Form { list: hashcat::list, judge: hashcat::jud
 /// `rocblas-bench` and its like: a table of results with norms of errors.
 pub(crate) const NORMS: Form = Form { list: list_lines, judge: judge_norms };
 
-fn list_lines(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+fn list_lines(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
     let Programs::With(program, lines) = programs else { bail!("expected a program with arguments") };
     let test = |line: &&str| {
         let mut words = place.words(Path::new(program));
@@ -214,7 +214,7 @@ fn judge_norms(text: &str) -> Judged {
 /// Thrust's own framework: each program is a test, which counts its cases.
 pub(crate) const THRUST: Form = Form { list: list_thrust, judge: judge_thrust };
 
-fn list_thrust(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+fn list_thrust(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
     let mut tests = list_programs(place, programs)?;
     // The default sizes take minutes.
     tests.iter_mut().for_each(|test| test.words.push("--sizes=small".to_owned()));
@@ -244,7 +244,7 @@ pub(crate) const GGML: Form = Form { list: list_ggml, judge: judge_ggml };
 /// The name that ggml gives the first GPU of ROCm.
 const GGML_DEVICE: &str = "ROCm0";
 
-fn list_ggml(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+fn list_ggml(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
     let Programs::With(program, _) = programs else { bail!("expected a program") };
     // ggml loads its backends from the folder that it is started in.
     let backends = place.folder.join("lib/ggml");
@@ -309,7 +309,7 @@ fn judge_clfft(text: &str) -> Judged {
     Judged::one_failed(text.lines().find(is_reason).unwrap_or("it says neither PASS nor FAIL").trim())
 }
 
-fn list_programs(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+fn list_programs(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
     let test = |program: PathBuf| {
         let name = file_name(&program);
         Test { group: name.clone(), name, words: place.words(&program), folder: place.folder.clone(), cache: None }
@@ -348,7 +348,7 @@ fn judge_failures(text: &str) -> Judged {
 /// thing that it compares.
 pub(crate) const SCRIPTS: Form = Form { list: list_scripts, judge: judge_scripts };
 
-fn list_scripts(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+fn list_scripts(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     for script in programs.all(place)? {
         if script.extension().is_none_or(|e| e != "py") {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::emulated;
 use super::forms::{Judged, Programs, Test};
-use super::place::Place;
+use super::place::InstalledSuite;
 
 /// What hashcat is told beside the kind of hash, the hash and the password: the first device, the words of the password as a
 /// mask, and nothing left behind.
@@ -21,7 +21,7 @@ const ARGUMENTS: &[&str] = &[
 ];
 
 /// A test for each kind of hash that has an example, but for those that take long on hardware, too.
-pub(super) fn list(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+pub(super) fn list(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
     let Programs::With(program, [data]) = programs else { bail!("expected a program and the folder of its kernels") };
     let folder = place.folder.join(data);
     // hashcat looks for its kernels beside `/proc/self/exe`.

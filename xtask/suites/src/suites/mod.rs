@@ -19,7 +19,7 @@ mod sample;
 mod table;
 
 use emulated::{Limits, Outcome};
-use place::Place;
+use place::InstalledSuite;
 use results::Results;
 use table::{SUITES, Suite};
 
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     dist::for_this_machine()?;
     let mut wrong = Vec::new();
     for suite in options.chosen() {
-        let place = match Place::of(suite.name, &suite.source, suite.versions, options.fetch) {
+        let place = match InstalledSuite::of(suite.name, &suite.source, suite.versions, options.fetch) {
             Ok(place) => place,
             Err(error) if suite.source.is_moving() => {
                 let text = format!("{error:#}");
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 }
 
 /// Runs a suite's sample and keeps the results. Returns a line for each test that is not as the table expects.
-fn one(suite: &Suite, place: &Place, options: &Options) -> Result<Vec<String>> {
+fn one(suite: &Suite, place: &InstalledSuite, options: &Options) -> Result<Vec<String>> {
     let listed = (suite.form.list)(place, &suite.programs)?;
     let number = options.tests.unwrap_or(match (options.full, suite.short) {
         (false, short) if short > 0 => short,

@@ -10,7 +10,7 @@ use xtask::{rocm, shell};
 
 use super::emulated::ARCH;
 use super::forms::{Programs, Test};
-use super::place::Place;
+use super::place::InstalledSuite;
 
 /// Has the machine's runtime of OpenMP's offloading.
 const MACHINES: &str = "/usr/lib/llvm-19/lib";
@@ -22,7 +22,7 @@ const RUNTIME: &str = "lib/llvm-21/lib";
 const PROGRAMS: &[&str] = &["clang", "clang-linker-wrapper", "clang-offload-packager", "ld.lld", "lld"];
 
 /// Compiles every source. Each program is a test alone, and one with its regions replaced by those of another level.
-pub(super) fn list(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+pub(super) fn list(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     let sources = programs.all(place)?.into_iter().chain([shell::root().join(REGIONS)]);
     for source in sources.filter(|source| source.extension().is_some_and(|e| e == "c")) {
@@ -41,7 +41,7 @@ pub(super) fn list(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-fn compile(place: &Place, source: &Path, level: &str, program: &Path) -> Result<()> {
+fn compile(place: &InstalledSuite, source: &Path, level: &str, program: &Path) -> Result<()> {
     let mut command = match &place.rocm {
         None => machines(),
         Some(rocm) => of_rocm(&place.folder, rocm)?,

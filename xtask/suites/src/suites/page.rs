@@ -39,7 +39,7 @@ fn text(results: &[(&Suite, Option<Results>)]) -> Result<String> {
          `cargo xtask suites` unpacks packaged programs into the cache and runs a seeded sample of their own tests under the\n\
          emulated GPU ({ARCH} if a row says no other): once with a log, once with a capture, whose dispatches `omniprobe verify --backend emu` then\n\
          replays and `omniprobe analyze` checks. `cargo xtask suites NAME --full` runs the long sample of one suite. The table of suites is\n\
-         `xtask/src/suites/table.rs`.\n\n\
+         `xtask/suites/src/suites/table.rs`.\n\n\
          Of each suite: tests in it and processes that were run, what these counted themselves, dispatches that were\n\
          logged, seconds of the runs with a log alone and those of all processors together, dispatches that were captured,\n\
          and how many of them a replay verified.\n\n\

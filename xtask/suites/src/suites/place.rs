@@ -63,7 +63,7 @@ const PYTHON: &str = "python";
 const ALTERNATIVES: &[&str] = &["lib/blas", "lib/lapack"];
 
 /// A suite's programs, ready to be run.
-pub(crate) struct Place {
+pub(crate) struct InstalledSuite {
     /// Files of packages are below it as they would be below `/usr`.
     pub(crate) folder: PathBuf,
     /// The ROCm that the programs run on; `None` for the machine's own.
@@ -72,15 +72,15 @@ pub(crate) struct Place {
     pub(crate) made_of: String,
 }
 
-impl Place {
+impl InstalledSuite {
     /// Sees to it that a source is unpacked into the cache. `fetch` asks for it anew.
     ///
     /// # Errors
     /// When its packages cannot be had or unpacked.
-    pub(crate) fn of(name: &str, source: &Source, wanted: &[&str], fetch: bool) -> Result<Place> {
+    pub(crate) fn of(name: &str, source: &Source, wanted: &[&str], fetch: bool) -> Result<InstalledSuite> {
         let folder = shell::cache().join("suites").join(name);
         let key = format!("layout {LAYOUT} {source:?}");
-        if !fetch && let Some(place) = Place::read(&folder, &key) {
+        if !fetch && let Some(place) = InstalledSuite::read(&folder, &key) {
             return Ok(place);
         }
         let rocm = source.generation()?.map(rocm::unpack).transpose()?;
@@ -110,20 +110,20 @@ impl Place {
         let made_of = if wanted.is_empty() { "programs of this repository".to_owned() } else { wanted.join(", ") };
         let made_of = format!("{made_of}; HSA runtime {runtime}");
         fs::write(folder.join(LIST), format!("{key}\n{at}\n{made_of}\n{contents}"))?;
-        let place = Place::read(&folder, &key).context("a place that was just made is not complete")?;
+        let place = InstalledSuite::read(&folder, &key).context("a place that was just made is not complete")?;
         place.write_run()?;
         place.write_headers()?;
         Ok(place)
     }
 
-    fn read(folder: &Path, key: &str) -> Option<Place> {
+    fn read(folder: &Path, key: &str) -> Option<InstalledSuite> {
         let list = fs::read_to_string(folder.join(LIST)).ok()?;
         let mut lines = list.lines();
         let is_same = lines.next()? == key;
         let rocm = Some(lines.next()?).filter(|path| !path.is_empty()).map(PathBuf::from);
         let made_of = lines.next()?.to_owned();
         let is_there = rocm.as_ref().is_none_or(|rocm| rocm.join("lib").is_dir());
-        (is_same && is_there).then(|| Place { folder: folder.to_owned(), rocm, made_of })
+        (is_same && is_there).then(|| InstalledSuite { folder: folder.to_owned(), rocm, made_of })
     }
 
     /// The words that start a program with the libraries of the place. Relative programs are in the place's folder.
@@ -260,7 +260,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("logdur-place-{}", std::process::id()));
         let rocm = folder.join("rocm");
         fs::create_dir_all(rocm.join("lib/llvm-17")).unwrap();
-        let place = Place { folder: folder.clone(), rocm: Some(rocm.clone()), made_of: String::new() };
+        let place = InstalledSuite { folder: folder.clone(), rocm: Some(rocm.clone()), made_of: String::new() };
         place.write_headers().unwrap();
         let variables = place.filled(&[("OPTIONS", "-ivfsoverlay{place}/headers.json")]);
         let file = variables[0].1.strip_prefix("-ivfsoverlay").unwrap();

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::forms::{Programs, Test};
-use super::place::Place;
+use super::place::InstalledSuite;
 
 /// Before the record whose bytes are known, and after it.
 const WORDS: [&[u8; 8]; 2] = [b"rocBLAS\0", b"ROCblas\0"];
@@ -30,7 +30,7 @@ const DISPATCHES_NOTHING: &str = "_bad_arg";
 const FILE: &str = "rocblas_gtest.data";
 
 /// One test for each part of each function's cases.
-pub(super) fn list(place: &Place, programs: &Programs) -> Result<Vec<Test>> {
+pub(super) fn list(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
     let Programs::With(program, [data]) = programs else { bail!("expected a program and its file of cases") };
     let all = place.folder.join("cases");
     fs::remove_dir_all(&all).ok();

@@ -36,7 +36,7 @@ use super::completion::{self, Completion};
 use super::{CodePlace, Description, Device, Load, QueueFacts, STUCK_SECONDS, Times, nanoseconds};
 use crate::accesses::{Accesses, Recorder};
 use crate::error::{Fault, ReplayError, Result};
-use crate::placed::PlacedRange;
+use crate::placed::{LoadBias, Placed, PlacedRange};
 use crate::setup::Setup;
 
 /// Packets of the ring.
@@ -204,7 +204,7 @@ impl Emulated {
     fn queue_contents(&self) -> Result<Vec<(u64, u8)>> {
         let (mut ring, mut queue) = ([0; (SLOTS * SLOT) as usize], [0; size_of::<Queue>()]);
         // SAFETY: no wave runs.
-        unsafe { self.read(&mut [(self.ring, &mut ring), (self.queue, &mut queue)]) }?;
+        unsafe { self.read(&mut [(Placed(self.ring), &mut ring), (Placed(self.queue), &mut queue)]) }?;
         let ids = [offset_of!(Queue, write_dispatch_id), offset_of!(Queue, read_dispatch_id)];
         let is_id = |at: usize| ids.iter().any(|id| (*id..*id + size_of::<u64>()).contains(&at));
         let is_header = |at: usize| at % (SLOT as usize) < size_of::<u16>();
@@ -215,13 +215,13 @@ impl Emulated {
     }
 
     /// Puts code into mapped memory; the address of its anchor.
-    fn place(&self, code: Load<'_>, loaded: &Loaded, base: u64) -> Result<u64> {
+    fn place(&self, code: Load<'_>, loaded: &Loaded, base: u64) -> Result<Placed> {
         // SAFETY: mapped by the caller, and nothing runs.
-        unsafe { self.write(&[(base, &loaded.bytes)]) }?;
-        let Load::Kernel(code) = code else { return Ok(base) };
+        unsafe { self.write(&[(Placed(base), &loaded.bytes)]) }?;
+        let Load::Kernel(code) = code else { return Ok(Placed(base)) };
         let descriptor = code.object.globals.iter().find(|global| global.name == code.kernel.symbol);
         let missing = || ReplayError::Unsupported(format!("{}: the code object has no descriptor", code.kernel.symbol));
-        Ok(descriptor.ok_or_else(missing)?.address.wrapping_sub(loaded.first).wrapping_add(base))
+        Ok(LoadBias::of(Placed(base), loaded.first).placed(descriptor.ok_or_else(missing)?.address))
     }
 
     /// Lays code out for an address, if the GPU has all instructions that its kernel can reach. Which functions of called code a
@@ -280,13 +280,13 @@ impl Device for Emulated {
         Ok(Vec::new())
     }
 
-    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<u64> {
+    fn load_at(&mut self, code: Load<'_>, place: &CodePlace) -> Result<Placed> {
         self.memory.map(&place.pages)?;
         let loaded = self.lay_out(code, place.base)?;
         self.place(code, &loaded, place.base)
     }
 
-    fn load(&mut self, code: Load<'_>) -> Result<u64> {
+    fn load(&mut self, code: Load<'_>) -> Result<Placed> {
         // Where it is decides what is in it, and how much it is decides where it can be.
         let bytes = self.lay_out(code, 0)?.bytes.len();
         let base = self.memory.map_anywhere(bytes as u64)?;
@@ -296,12 +296,12 @@ impl Device for Emulated {
 
     fn release_reservations(&mut self) {}
 
-    fn kernarg(&mut self, bytes: usize) -> Result<u64> {
-        self.memory.map_anywhere(bytes as u64)
+    fn kernarg(&mut self, bytes: usize) -> Result<Placed> {
+        self.memory.map_anywhere(bytes as u64).map(Placed)
     }
 
-    unsafe fn write(&self, pieces: &[(u64, &[u8])]) -> Result<()> {
-        for &(mut address, mut bytes) in pieces {
+    unsafe fn write(&self, pieces: &[(Placed, &[u8])]) -> Result<()> {
+        for &(Placed(mut address), mut bytes) in pieces {
             while !bytes.is_empty() {
                 let (to, length) = self.memory.at(address, bytes.len())?;
                 let (now, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
@@ -313,8 +313,8 @@ impl Device for Emulated {
         Ok(())
     }
 
-    unsafe fn read(&self, pieces: &mut [(u64, &mut [u8])]) -> Result<()> {
-        for (address, bytes) in pieces {
+    unsafe fn read(&self, pieces: &mut [(Placed, &mut [u8])]) -> Result<()> {
+        for (Placed(address), bytes) in pieces {
             let mut done = 0;
             while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
                 let (from, length) = self.memory.at(*address + done as u64, rest.len())?;
@@ -352,7 +352,7 @@ impl Device for Emulated {
         packet.set_completion_signal(self.signal);
         let slot = self.ring + self.next % SLOTS * SLOT;
         // SAFETY: the ring's memory; the packet processor has left the slot, since every packet is waited for.
-        unsafe { self.write(&[(slot, &packet.to_bytes())]) }?;
+        unsafe { self.write(&[(Placed(slot), &packet.to_bytes())]) }?;
         self.queue_memory()?.write_dispatch_id.store(self.next + 1, Ordering::Release);
         let contents = self.queue_contents()?;
         let number = self.next;
