@@ -129,7 +129,7 @@ fn bitsandbytes() -> Result<Vec<PathBuf>> {
     filled(&BITSANDBYTES.replace("==", "-"), |folder| {
         let python = setup::triton()?;
         let pip = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest"];
-        shell::output(Command::new(&python).args(pip).arg(folder).arg(BITSANDBYTES))?;
+        shell::fetched(Command::new(&python).args(pip).arg(folder).arg(BITSANDBYTES))?;
         for wheel in below(folder)? {
             shell::output(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(&wheel).arg(folder))?;
             fs::remove_file(wheel)?;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell::{self, output};
+use crate::shell::{self, fetched, output};
 
 /// Downloads a file and compares its hash; apt's packages put it there.
 const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
@@ -81,7 +81,7 @@ impl Suite {
         fs::write(state.join("status"), "")?;
         let suite = Suite { name: name.to_owned(), state };
         // Without the option, a list that cannot be fetched is only a warning and yesterday's stays.
-        output(suite.apt("apt-get").args(["-o", "APT::Update::Error-Mode=any", "update"]))
+        fetched(suite.apt("apt-get").args(["-o", "APT::Update::Error-Mode=any", "update"]))
             .with_context(|| format!("fetching the package lists of {name}"))?;
         Ok(suite)
     }
@@ -125,7 +125,7 @@ impl Suite {
     pub fn unpack_foreign(&self, package: &Foreign, folder: &Path) -> Result<()> {
         let deb = self.state.join("cache").join(format!("{}.deb", package.name));
         let hash = format!("SHA256:{}", package.sha256);
-        output(Command::new(APT_HELPER).args(["download-file", package.uri]).arg(&deb).arg(hash))
+        fetched(Command::new(APT_HELPER).args(["download-file", package.uri]).arg(&deb).arg(hash))
             .with_context(|| format!("downloading {}", package.uri))?;
         extract(&deb, folder, &["*"]).with_context(|| format!("unpacking {} {}", package.name, package.version))?;
         Ok(fs::remove_file(deb)?)
@@ -163,7 +163,7 @@ impl Suite {
         fs::remove_dir_all(&downloads).ok();
         fs::create_dir_all(&downloads)?;
         let names = packages.iter().map(|p| format!("{}={}", p.name, p.version));
-        output(self.apt("apt-get").args(["-qq", "download"]).args(names).current_dir(&downloads))
+        fetched(self.apt("apt-get").args(["-qq", "download"]).args(names).current_dir(&downloads))
             .with_context(|| format!("downloading {} packages of {}", packages.len(), self.name))?;
         fs::create_dir_all(folder)?;
         for package in packages {
@@ -184,7 +184,7 @@ impl Suite {
         fs::remove_dir_all(&folder).ok();
         fs::create_dir_all(&folder)?;
         let options = ["-qq", "source", "--download-only", "--tar-only"];
-        output(self.apt("apt-get").args(options).arg(package).current_dir(&folder))
+        fetched(self.apt("apt-get").args(options).arg(package).current_dir(&folder))
             .with_context(|| format!("downloading the source of {package} from {}", self.name))?;
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();

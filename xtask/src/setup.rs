@@ -200,7 +200,7 @@ pub fn environment(folder: &Path, packages: &[&str]) -> Result<()> {
     }
     let mut pip = Command::new(folder.join("bin/pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages);
-    shell::output(&mut pip).with_context(|| format!("installing {}", packages.join(" ")))?;
+    shell::fetched(&mut pip).with_context(|| format!("installing {}", packages.join(" ")))?;
     Ok(())
 }
 
@@ -256,8 +256,8 @@ fn install_packages(packages: &[&str]) -> Result<()> {
         command.env("DEBIAN_FRONTEND", "noninteractive").args(["-qq", "-o", "Dpkg::Use-Pty=0"]).args(arguments);
         command
     };
-    shell::output(&mut apt(&["update"]))?;
-    shell::output(apt(&["install", "-y", "--no-install-recommends"]).args(packages))?;
+    shell::fetched(&mut apt(&["update"]))?;
+    shell::fetched(apt(&["install", "-y", "--no-install-recommends"]).args(packages))?;
     Ok(())
 }
 

@@ -3,8 +3,12 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+
+/// Between the attempts of a command that fetches from the network.
+const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
 /// The root of the checkout.
 pub fn root() -> PathBuf {
@@ -73,6 +77,21 @@ pub fn output(command: &mut Command) -> Result<String> {
         bail!("{command:?} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// As [`output`], for a command that fetches from the network: it is tried again, since servers and proxies fail now and then.
+///
+/// # Errors
+/// When it cannot be started, or has not succeeded once.
+pub fn fetched(command: &mut Command) -> Result<String> {
+    for pause in PAUSES {
+        match output(command) {
+            Ok(text) => return Ok(text),
+            Err(error) => eprintln!("trying again in {} s: {error:#}", pause.as_secs()),
+        }
+        std::thread::sleep(pause);
+    }
+    output(command)
 }
 
 #[cfg(test)]
