@@ -22,7 +22,7 @@ use hsa_sys::abi::signal::Signal;
 use logdur_journal::{State, flag};
 
 use crate::address_map::AddressMap;
-use crate::blocks::RecordRef;
+use crate::blocks::{BlockRef, RecordRef};
 
 /// Of a power of two; in a model every signal is in the same.
 const BUCKETS: usize = if cfg!(loom) { 1 } else { 4096 };
@@ -39,7 +39,7 @@ pub(crate) struct Pending {
 #[repr(align(128))]
 struct Bucket {
     locked: AtomicBool,
-    entries: UnsafeCell<[Option<Entry>; ENTRIES]>,
+    entries: UnsafeCell<Entries>,
 }
 
 // SAFETY: the entries are only accessed by the thread that has set `locked`.
@@ -51,6 +51,36 @@ struct Entry {
     record: RecordRef,
 }
 
+/// The entries of a bucket, of fields whose zeros mean that a place is free: a bucket that was never used is memory that
+/// was never touched.
+struct Entries([Place; ENTRIES]);
+
+#[derive(Clone, Copy)]
+struct Place {
+    signal: u64,
+    /// `None` where the place is free.
+    block: Option<BlockRef>,
+    slot: usize,
+}
+
+impl Entries {
+    /// Where the entry of a signal is, and the entry.
+    fn of(&self, signal: u64) -> Option<(usize, Entry)> {
+        self.0.iter().enumerate().find_map(|(at, place)| {
+            let block = place.block.filter(|_| place.signal == signal)?;
+            Some((at, Entry { signal, record: RecordRef { block, slot: place.slot } }))
+        })
+    }
+
+    fn free_place(&mut self) -> Option<&mut Place> {
+        self.0.iter_mut().find(|place| place.block.is_none())
+    }
+
+    fn free(&mut self, at: usize) {
+        self.0[at].block = None;
+    }
+}
+
 /// What became of an attempt to leave a signal in its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalStays {
@@ -60,14 +90,25 @@ pub(crate) enum SignalStays {
     No,
 }
 
+#[cfg(not(loom))]
+fn free_buckets() -> Box<[Bucket]> {
+    // SAFETY: zeros are a bucket: an `AtomicBool` that is false, numbers, and `Option`s of a transparent `NonNull` that are `None`.
+    unsafe { Box::new_zeroed_slice(BUCKETS).assume_init() }
+}
+
+#[cfg(loom)]
+fn free_buckets() -> Box<[Bucket]> {
+    let free = || Entries([Place { signal: 0, block: None, slot: 0 }; ENTRIES]);
+    (0..BUCKETS).map(|_| Bucket { locked: AtomicBool::new(false), entries: UnsafeCell::new(free()) }).collect()
+}
+
 impl Pending {
     pub(crate) fn new() -> Pending {
-        let bucket = || Bucket { locked: AtomicBool::new(false), entries: UnsafeCell::new([None; ENTRIES]) };
-        Pending { buckets: (0..BUCKETS).map(|_| bucket()).collect(), shared: AddressMap::new() }
+        Pending { buckets: free_buckets(), shared: AddressMap::new() }
     }
 
     /// Runs `body` on the bucket of a signal; `None` if another thread holds it for too long.
-    fn with<T>(&self, signal: u64, spins: usize, body: impl FnOnce(&mut [Option<Entry>; ENTRIES]) -> T) -> Option<T> {
+    fn with<T>(&self, signal: u64, spins: usize, body: impl FnOnce(&mut Entries) -> T) -> Option<T> {
         // Signals are at least 64 bytes apart.
         let hash = (signal >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
         let bucket = &self.buckets[hash as usize % BUCKETS];
@@ -86,12 +127,14 @@ impl Pending {
     /// The record remembers the time that the signal carries now, and is in flight before another thread can harvest it.
     pub(crate) fn enter(&self, signal: u64, record: RecordRef) -> SignalStays {
         self.with(signal, SPINS, |entries| {
-            if let Some(at) = position(entries, signal) {
-                let Some(earlier) = entries[at].filter(is_complete) else { return SignalStays::No };
+            if let Some((at, earlier)) = entries.of(signal) {
+                if !is_complete(&earlier) {
+                    return SignalStays::No;
+                }
                 harvest(earlier);
-                entries[at] = None;
+                entries.free(at);
             }
-            let Some(free) = entries.iter().position(Option::is_none) else { return SignalStays::No };
+            let Some(place) = entries.free_place() else { return SignalStays::No };
             // SAFETY: the signal is in a packet that is being published.
             let memory = unsafe { memory(signal) };
             let (_, end) = memory.ticks();
@@ -100,7 +143,7 @@ impl Pending {
             let value = memory.value.load(Ordering::Relaxed);
             app.value_before().store(value.cast_unsigned(), Ordering::Relaxed);
             record.set_state(State::InFlight);
-            entries[free] = Some(Entry { signal, record });
+            *place = Place { signal, block: Some(record.block), slot: record.slot };
             SignalStays::Yes
         })
         .unwrap_or(SignalStays::No)
@@ -110,13 +153,12 @@ impl Pending {
     /// not there, or not both.
     pub(crate) fn harvest_if_complete(&self, signal: u64, record: RecordRef) -> bool {
         let lacks_times = self.with(signal, SPINS, |entries| {
-            let at = position(entries, signal)?;
-            let entry = entries[at].filter(|entry| entry.record == record)?;
+            let (at, entry) = entries.of(signal).filter(|(_, entry)| entry.record == record)?;
             if !is_complete(&entry) {
                 return Some(has_ended(&entry));
             }
             harvest(entry);
-            entries[at] = None;
+            entries.free(at);
             None
         });
         lacks_times.flatten().unwrap_or(false)
@@ -125,8 +167,7 @@ impl Pending {
     /// The times of a dispatch that seems to be complete did not come: its record is done, with what there is of them.
     pub(crate) fn harvest_without_times(&self, signal: u64, record: RecordRef) {
         self.with(signal, SPINS, |entries| {
-            if let Some(at) = position(entries, signal)
-                && let Some(entry) = entries[at]
+            if let Some((at, entry)) = entries.of(signal)
                 && entry.record == record
                 && has_ended(&entry)
             {
@@ -134,7 +175,7 @@ impl Pending {
                     record.add_flags(flag::NO_TIMES);
                 }
                 take_times(entry);
-                entries[at] = None;
+                entries.free(at);
             }
         });
     }
@@ -143,11 +184,10 @@ impl Pending {
     /// since the times that appear may then be the other's.
     pub(crate) fn before_reuse(&self, signal: u64) {
         self.with(signal, usize::MAX, |entries| {
-            let Some(at) = position(entries, signal) else { return };
-            let Some(entry) = entries[at] else { return };
+            let Some((at, entry)) = entries.of(signal) else { return };
             if is_complete(&entry) {
                 harvest(entry);
-                entries[at] = None;
+                entries.free(at);
             } else {
                 entry.record.add_flags(flag::SHARED_SIGNAL);
                 expect_decrement(&entry, 1);
@@ -159,15 +199,13 @@ impl Pending {
     /// Gives it the times, unless a dispatch that was left on it is still to complete, whose times are the last ones then.
     pub(crate) fn stamp(&self, signal: u64, start: u64, end: u64, count: u32) {
         self.with(signal, usize::MAX, |entries| {
-            if let Some(at) = position(entries, signal)
-                && let Some(entry) = entries[at]
-            {
+            if let Some((at, entry)) = entries.of(signal) {
                 if !is_complete(&entry) {
                     expect_decrement(&entry, count);
                     return;
                 }
                 harvest(entry);
-                entries[at] = None;
+                entries.free(at);
             }
             // SAFETY: the caller is going to decrement the signal, for which the application waits.
             let memory = unsafe { memory(signal) };
@@ -192,9 +230,8 @@ impl Pending {
     pub(crate) fn before_destroy(&self, signal: u64) {
         self.shared.set(signal, 0);
         self.with(signal, usize::MAX, |entries| {
-            if let Some(at) = position(entries, signal)
-                && let Some(entry) = entries[at].take()
-            {
+            if let Some((at, entry)) = entries.of(signal) {
+                entries.free(at);
                 harvest(entry);
             }
         });
@@ -203,19 +240,14 @@ impl Pending {
     /// Gives up on a dispatch: its record is done, with times if it is complete after all.
     pub(crate) fn give_up(&self, signal: u64, record: RecordRef) {
         self.with(signal, usize::MAX, |entries| {
-            if let Some(at) = position(entries, signal)
-                && let Some(entry) = entries[at]
+            if let Some((at, entry)) = entries.of(signal)
                 && entry.record == record
             {
                 harvest(entry);
-                entries[at] = None;
+                entries.free(at);
             }
         });
     }
-}
-
-fn position(entries: &[Option<Entry>; ENTRIES], signal: u64) -> Option<usize> {
-    entries.iter().position(|e| e.is_some_and(|e| e.signal == signal))
 }
 
 /// The memory of an application's signal.

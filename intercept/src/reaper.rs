@@ -154,7 +154,8 @@ fn round(interceptor: &'static Interceptor, access: Access) -> Seen {
     let seen = look(interceptor, access);
     let queues = interceptor.queues.all();
     if access == Access::Full && !queues.is_empty() && !lifetime::is_ending() {
-        interceptor.signals.make_reserve(interceptor.api());
+        let dispatches = interceptor.records.header().next_id().load(Ordering::Relaxed);
+        interceptor.signals.keep_reserve(interceptor.api(), dispatches);
         interceptor.blocks.prepare();
         for queue in queues.iter() {
             interceptor.blocks.put_aside(&queue.spare);

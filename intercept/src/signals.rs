@@ -27,6 +27,8 @@ const READY: usize = 256;
 /// How many are kept for a producer that needs more at once: a burst has as many in flight as it has packets, and to make a signal
 /// takes longer than all else of a dispatch.
 const RESERVE: usize = 4096;
+/// Of so many dispatches a process is likely to have many more.
+const FEW: u64 = 64;
 
 /// The signals that wait for use.
 #[derive(Default)]
@@ -78,9 +80,13 @@ impl SignalPool {
         Ok(())
     }
 
-    /// Sees to it that there is a reserve, unless so many were made already that the queues have enough.
-    pub(crate) fn make_reserve(&self, api: &Api) {
+    /// Sees to it that there is a reserve, unless so many were made already that the queues have enough. A process with few
+    /// `dispatches` does without: a reserve is a megabyte of the runtime's memory.
+    pub(crate) fn keep_reserve(&self, api: &Api, dispatches: u64) {
         self.end_rests();
+        if dispatches < FEW {
+            return;
+        }
         while lock(&self.0).made < RESERVE {
             let mut new = Vec::with_capacity(BATCH);
             if self.make(api, &mut new).is_err() {

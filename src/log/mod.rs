@@ -17,7 +17,7 @@ mod writer;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use logdur_intercept::Interceptor;
@@ -76,7 +76,9 @@ const LAST_PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_sec
 pub(crate) struct Log {
     writer: Mutex<Writer>,
     /// Lines that are no rows, to be written before the next one.
-    lines: SyncSender<Line>,
+    lines: Sender<Line>,
+    /// Lines in the mailbox, which takes memory for those that there are.
+    lines_waiting: AtomicUsize,
     /// Lines that the mailbox had no room for.
     lines_lost: AtomicU64,
     filter: Filter,
@@ -166,10 +168,11 @@ impl Log {
             ::log::error!("{problem}");
         }
         handshake::say(settings, problem.as_deref(), &sink, records, no_file.as_deref());
-        let (sender, mail) = mpsc::sync_channel(MOST_LINES);
+        let (sender, mail) = mpsc::channel();
         let log = Log {
             writer: Mutex::new(Writer::new(sink, problem, lines, mail, records)),
             lines: sender,
+            lines_waiting: AtomicUsize::new(0),
             lines_lost: AtomicU64::new(0),
             filter: Filter::default(),
             naming: naming(settings),
@@ -352,7 +355,9 @@ impl Log {
             sink.begin();
         }
         let mut all = if sink.has_begun() { std::mem::take(held) } else { Vec::new() };
+        let before = all.len();
         all.extend(mail.try_iter());
+        self.lines_waiting.fetch_sub(all.len() - before, Ordering::Relaxed);
         all.extend(sites.into_iter().map(Line::Site));
         for line in all {
             // The standard output of a process that dispatches nothing may be another program's input.

@@ -10,7 +10,7 @@ use logdur_settings::HelloLine;
 use logdur_system::lock;
 use logdur_system::text::one_line;
 
-use super::{Log, handshake};
+use super::{Log, MOST_LINES, handshake};
 use crate::ports::Site;
 use crate::process;
 
@@ -56,7 +56,9 @@ impl Line {
 impl Log {
     /// Hands a line to the writer without waiting. If the log cannot be written, later lines are lost and counted.
     pub(super) fn add(&self, line: Line) {
-        if self.lines.try_send(line).is_err() {
+        let has_room = self.lines_waiting.fetch_add(1, Ordering::Relaxed) < MOST_LINES;
+        if !has_room || self.lines.send(line).is_err() {
+            self.lines_waiting.fetch_sub(1, Ordering::Relaxed);
             self.lines_lost.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -79,6 +79,7 @@ pub struct Spare(AtomicPtr<OwnBlock>);
 
 /// A block that lives as long as the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
 pub struct BlockRef(NonNull<OwnBlock>);
 
 // SAFETY: a block consists of atomics and a pointer to atomics, and neither is ever freed.
