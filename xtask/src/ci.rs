@@ -40,10 +40,7 @@ const STEPS: &[Step] = &[
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    if !args.is_empty() {
-        bail!("ci takes no arguments, found {args:?}");
-    }
-    for (name, step) in STEPS {
+    for (name, step) in steps(args)? {
         let start = Instant::now();
         println!("== {name}");
         step().with_context(|| format!("ci: {name}"))?;
@@ -52,6 +49,32 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// All steps, or those from the one on that `--from` names: for whoever has mended what a gate stopped at.
+fn steps(args: &[String]) -> Result<&'static [Step]> {
+    let [option, from] = args else {
+        return if args.is_empty() { Ok(STEPS) } else { bail!("ci takes --from STEP, found {args:?}") };
+    };
+    let names = || STEPS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    match STEPS.iter().position(|(name, _)| name == from) {
+        Some(first) if option == "--from" => Ok(&STEPS[first..]),
+        _ => bail!("ci takes --from STEP, found {option} {from:?}; the steps are: {}", names()),
+    }
+}
+
 fn cargo(args: &[&str]) -> Result<()> {
     shell::run(Command::new(shell::cargo()).args(args))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_goes_on_from_a_step_and_names_the_steps_when_there_is_no_such() {
+        let from = |words: &[&str]| steps(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
+        assert_eq!(from(&[]).unwrap().len(), STEPS.len());
+        assert_eq!(from(&["--from", "exports"]).unwrap()[0].0, "exports");
+        assert!(from(&["--from", "export"]).is_err_and(|error| error.to_string().contains("exports, oldest compiler")));
+        assert!(from(&["exports"]).is_err());
+    }
 }

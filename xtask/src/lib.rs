@@ -55,7 +55,7 @@ const COMMANDS: &[Command] = &[
         help: "run every test (--device real, --full), or end-to-end tests: by NAME ..., on other versions (--rocm VERSION|all)",
         run: test::run,
     },
-    Command { name: "ci", help: "everything that a change has to pass", run: ci::run },
+    Command { name: "ci", help: "everything that a change has to pass (--from STEP: go on from a step)", run: ci::run },
     Command {
         name: "bench",
         help: "measure: dispatch, producer, shared, start, cache, capture, capture-format, replay, instrument, waves",
