@@ -16,6 +16,8 @@ use crate::timeline::{Slice, Timeline, Track};
 
 /// Times before this many microseconds since 1970 are of another clock: it is the year 2001.
 const SINCE_1970: f64 = 1e15;
+/// How well the clocks of a trace and of a log agree, in nanoseconds.
+const CLOCKS_NS: u64 = 5000;
 /// What processes of rows are called begins so.
 const OWN: &str = "logdur: ";
 
@@ -193,18 +195,26 @@ impl<'p> Profile<'p> {
         (i128::from(wall) - self.base) as f64 / 1000.0
     }
 
-    /// The call in which a doorbell was rung, by a thread if it is known; none if several threads were in one.
+    /// The call in which a doorbell was rung. By a thread that is known it is the innermost one, which may have ended a little
+    /// before, since the doorbell is rung at its end and clocks are compared. Else none, if several threads were in one.
     fn launch(&self, dispatch: u64, thread: Option<u64>) -> Option<&Launch> {
         // A trace may number threads as it likes.
         let thread = thread.filter(|tid| self.tids.contains(tid));
         let mut at = self.launches.partition_point(|launch| launch.start <= dispatch);
+        let earliest = dispatch.saturating_sub(if thread.is_some() { CLOCKS_NS } else { 0 });
         let mut found = None;
-        while let Some(before) = at.checked_sub(1).filter(|before| self.ends[*before] >= dispatch) {
+        while let Some(before) = at.checked_sub(1).filter(|before| self.ends[*before] >= earliest) {
             at = before;
             let launch = &self.launches[at];
-            let is_other = thread.is_some() && launch.tid.as_u64() != thread;
-            if launch.end >= dispatch && !is_other && found.replace(launch).is_some() {
-                return None;
+            if launch.end < earliest {
+                continue;
+            }
+            if thread.is_none() {
+                if found.replace(launch).is_some() {
+                    return None;
+                }
+            } else if launch.tid.as_u64() == thread {
+                return Some(launch);
             }
         }
         found
@@ -299,4 +309,30 @@ fn members(bytes: &[u8]) -> Result<(Vec<&RawValue>, Map<String, Value>), serde_j
     let events = members.remove("traceEvents").ok_or_else(missing)?;
     let rest = members.into_iter().map(|(name, raw)| Ok((name, serde_json::from_str(raw.get())?)));
     Ok((serde_json::from_str(events.get())?, rest.collect::<Result<_, serde_json::Error>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doorbell_belongs_to_the_innermost_call_of_its_thread_or_to_the_one_that_has_just_ended() {
+        let call = |tid: u64, ts: u64, dur: u64, correlation: u64| {
+            json!({"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": tid, "ts": ts, "dur": dur,
+                "args": {"correlation": correlation}})
+        };
+        let events = [call(7, 100, 50, 1), call(7, 110, 20, 2), call(8, 100, 200, 3), call(7, 400, 10, 4)];
+        let trace = json!({"baseTimeNanoseconds": 1_000_000, "traceEvents": events}).to_string();
+        let profile = Profile::of(trace.as_bytes()).unwrap();
+        let of = |microseconds: u64, thread: Option<u64>| {
+            profile.launch(1_000_000 + microseconds * 1000, thread).map(|launch| launch.correlation)
+        };
+        assert_eq!([105, 120, 140].map(|at| of(at, Some(7))), [Some(1), Some(2), Some(1)]);
+        assert_eq!([154, 156, 399, 414, 416].map(|at| of(at, Some(7))), [Some(1), None, None, Some(4), None]);
+        assert_eq!([105, 250].map(|at| of(at, Some(8))), [Some(3), Some(3)]);
+        // Without a thread, and with one that the trace numbers otherwise.
+        for thread in [None, Some(9)] {
+            assert_eq!([99, 105, 250, 405, 414].map(|at| of(at, thread)), [None, None, Some(3), Some(4), None]);
+        }
+    }
 }
