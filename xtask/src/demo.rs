@@ -48,6 +48,18 @@ pub(crate) fn compile(rocm: &Rocm, source: &Path) -> Result<PathBuf> {
     compile_by(command, source, &[])
 }
 
+/// The same for one processor.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn compile_for(rocm: &Rocm, source: &Path, arch: &str) -> Result<PathBuf> {
+    let name = source.file_stem().context("a source has a name")?.to_string_lossy();
+    let program = shell::cache().join("programs").join(format!("{name}-{arch}"));
+    let mut command = Command::new(&rocm.hipcc);
+    command.arg(format!("--offload-arch={arch}")).arg("-O3");
+    compile_to(command, source, program, &[])
+}
+
 /// The same for a program that includes our headers for kernels.
 ///
 /// # Errors
@@ -98,10 +110,13 @@ fn device_compiler(rocm: &Rocm, option: &str) -> Command {
     command
 }
 
-fn compile_by(mut command: Command, source: &Path, libraries: &[&str]) -> Result<PathBuf> {
-    let folder = shell::cache().join("programs");
-    fs::create_dir_all(&folder)?;
-    let program = folder.join(source.file_stem().context("a source has a name")?);
+fn compile_by(command: Command, source: &Path, libraries: &[&str]) -> Result<PathBuf> {
+    let name = source.file_stem().context("a source has a name")?;
+    compile_to(command, source, shell::cache().join("programs").join(name), libraries)
+}
+
+fn compile_to(mut command: Command, source: &Path, program: PathBuf, libraries: &[&str]) -> Result<PathBuf> {
+    fs::create_dir_all(program.parent().context("a program has a folder")?)?;
     if changed(&program) <= changed(source) {
         shell::output(command.arg(source).arg("-o").arg(&program).args(libraries))?;
     }

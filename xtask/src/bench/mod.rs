@@ -5,6 +5,7 @@ mod capture;
 mod dispatch;
 mod instrument;
 mod observers;
+mod products;
 mod replay;
 mod ring;
 mod start;
@@ -77,6 +78,11 @@ const BENCHES: &[Bench] = &[
         name: "observers",
         help: "how much slower the emulated GPU is while analyses and checks look at a dispatch",
         run: observers::run,
+    },
+    Bench {
+        name: "products",
+        help: "multiply-adds a second of the emulated GPU's matrix instructions",
+        run: products::run,
     },
     Bench { name: "waves", help: "wave-instructions a second of the emulated GPU", run: waves::run },
 ];

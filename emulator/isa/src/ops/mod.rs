@@ -5,28 +5,47 @@
 
 use crate::op::Op;
 
-/// Compiles one body for each level of the host's vector instructions.
+/// Compiles one body for each level of the host's vector instructions; or a body for each of them, which calls what
+/// `at_each_level` has compiled for that level.
 #[cfg(feature = "semantics")]
 macro_rules! levels {
-    ($w:ident, $i:ident, $e:ident, $body:expr) => {{
+    ($w:ident, $i:ident, $e:ident, $body:expr) => {
+        levels!($w, $i, $e, $body, $body, $body)
+    };
+    ($w:ident, $i:ident, $e:ident, $base:expr, $v3:expr, $v4:expr) => {{
         fn base($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
-            $body
+            $base
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,popcnt")]
         fn v3($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
-            $body
+            $v3
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,popcnt")]
         #[target_feature(enable = "avx512bw,avx512cd,avx512dq,avx512f,avx512vl")]
         fn v4($w: &mut crate::wave::Wave, $i: &crate::inst::Inst, $e: &mut dyn crate::env::Env) -> crate::op::Flow {
-            $body
+            $v4
         }
         #[cfg(not(target_arch = "x86_64"))]
         use {base as v3, base as v4};
         crate::op::Levels { base, v3, v4 }
     }};
+}
+
+/// Calls a macro for each level of the host's vector instructions: with the level's name, the bits of a host vector register, and the
+/// attributes of a function that is compiled for the level.
+macro_rules! at_each_level {
+    ($make:ident) => {
+        $make! { base 128 }
+        #[cfg(target_arch = "x86_64")]
+        $make! { v3 256 #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,popcnt")] }
+        #[cfg(target_arch = "x86_64")]
+        $make! { v4 512
+            #[target_feature(enable = "avx2,bmi1,bmi2,f16c,fma,lzcnt,popcnt")]
+            #[target_feature(enable = "avx512bw,avx512cd,avx512dq,avx512f,avx512vl")]
+        }
+    };
 }
 
 /// Compiles a body that has no lane loop once, for every level.
@@ -43,7 +62,7 @@ macro_rules! one_level {
 /// Without semantics a row is what the decoder needs of it.
 #[cfg(not(feature = "semantics"))]
 macro_rules! levels {
-    ($w:ident, $i:ident, $e:ident, $body:expr) => {
+    ($w:ident, $i:ident, $e:ident, $($body:expr),+) => {
         crate::op::Levels::NOTHING
     };
 }

@@ -9,16 +9,15 @@ use crate::action::{self, Action};
 use crate::arch::ArchSet;
 use crate::fp::F16;
 use crate::fp::small::{Bf8, Fp8};
-use crate::inst::Inst;
-use crate::lanes::blend;
-use crate::op::{Family, Flags, Flow, Levels, Op};
+use crate::lanes::{B32, map1};
+use crate::op::{Family, Flags, Levels, Op};
 use crate::operand::Kind;
-use crate::wave::{LANES, Vgpr, Wave};
+use crate::wave::LANES;
 
 mod product;
 mod sparse;
 
-use product::{Bf16, Xf32, multiply};
+use product::{Bf16, Xf32};
 
 /// The shape of a matrix instruction.
 #[derive(Clone, Copy)]
@@ -43,9 +42,20 @@ impl Shape {
     }
 
     /// Where element `(index, k)` of block `b` of a factor with `size` rows is: lane, and position in the lane.
+    #[cfg(test)]
     const fn factor(self, size: usize, b: usize, index: usize, k: usize) -> (usize, usize) {
         let per_lane = self.per_lane();
-        (index + size * (b + self.blocks * (k / per_lane)), k % per_lane)
+        (self.lane(size, b, index, k / per_lane), k % per_lane)
+    }
+
+    /// The lane of the elements of a row of a factor from `k = step * per_lane()` on.
+    const fn lane(self, size: usize, b: usize, index: usize, step: usize) -> usize {
+        index + size * (b + self.blocks * step)
+    }
+
+    /// Lanes that hold a row of a factor.
+    const fn steps(self) -> usize {
+        self.k / self.per_lane()
     }
 
     /// Which element result `r` of lane `l` is: block, row, column.
@@ -61,6 +71,43 @@ impl Shape {
     }
 }
 
+/// Where a row of results begins.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Which result of a lane.
+    result: u8,
+    /// The lane of its first column.
+    lane: u8,
+}
+
+/// A shape, and where its results are.
+struct Layout {
+    shape: Shape,
+    /// Of each row of each block. No shape has more of them.
+    places: [Place; LANES],
+}
+
+impl Layout {
+    const fn new(shape: Shape) -> Layout {
+        let mut places = [Place { result: 0, lane: 0 }; LANES];
+        let mut at = 0;
+        while at < shape.results() * LANES {
+            let (result, lane) = (at / LANES, at % LANES);
+            let (block, row, column) = shape.result(result, lane);
+            if column == 0 {
+                places[block * shape.m + row] = Place { result: result as u8, lane: lane as u8 };
+            }
+            at += 1;
+        }
+        Layout { shape, places }
+    }
+
+    /// Of a row of a block.
+    fn place(&self, block: usize, row: usize) -> Place {
+        self.places[(block * self.shape.m + row) % LANES]
+    }
+}
+
 const fn row(name: &'static str, code: u16, archs: ArchSet, factor_dwords: u8, acc_dwords: u8, run: Levels) -> Op {
     let factor = if factor_dwords == 1 { Kind::B32 } else { Kind::B64 };
     let acc = Kind::Dwords(acc_dwords);
@@ -71,6 +118,7 @@ const fn row(name: &'static str, code: u16, archs: ArchSet, factor_dwords: u8, a
 macro_rules! matrix {
     ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal * $blocks:literal $element:ty, $second:ty, $height:literal, $dwords:literal) => {{
         const SHAPE: Shape = Shape { m: $m, n: $n, k: $k, blocks: $blocks, height: $height };
+        const LAYOUT: &Layout = &Layout::new(SHAPE);
         const PER_LANE: usize = SHAPE.per_lane();
         const RESULTS: usize = SHAPE.results();
         row(
@@ -79,7 +127,14 @@ macro_rules! matrix {
             ArchSet::$archs,
             (PER_LANE as u32 * <$element as product::Element>::BITS / 32) as u8,
             ($dwords * RESULTS) as u8,
-            levels!(w, i, _e, multiply::<$element, $second, PER_LANE, RESULTS>(w, i, SHAPE)),
+            levels!(
+                w,
+                i,
+                _e,
+                product::base::multiply::<$element, $second, PER_LANE>(w, i, LAYOUT),
+                product::v3::multiply::<$element, $second, PER_LANE>(w, i, LAYOUT),
+                product::v4::multiply::<$element, $second, PER_LANE>(w, i, LAYOUT)
+            ),
         )
         .counts_of_wave(<$element as product::Element>::NUMBER, 2 * $m * $n * $k * $blocks)
         .is(Action::MatrixProduct(action::Shape {
@@ -105,10 +160,17 @@ macro_rules! mfma {
 macro_rules! smfmac {
     ($name:literal $code:literal $m:literal x $n:literal x $k:literal $element:ty, $second:ty) => {{
         const SHAPE: Shape = Shape { m: $m, n: $n, k: $k / 2, blocks: 1, height: 4 };
+        const LAYOUT: &Layout = &Layout::new(SHAPE);
         const PER_LANE: usize = SHAPE.per_lane();
         const RESULTS: usize = SHAPE.results();
-        let run =
-            levels!(w, i, _e, sparse::multiply::<$element, $second, PER_LANE, { 2 * PER_LANE }, RESULTS>(w, i, SHAPE));
+        let run = levels!(
+            w,
+            i,
+            _e,
+            sparse::base::multiply::<$element, $second, PER_LANE, { 2 * PER_LANE }>(w, i, LAYOUT),
+            sparse::v3::multiply::<$element, $second, PER_LANE, { 2 * PER_LANE }>(w, i, LAYOUT),
+            sparse::v4::multiply::<$element, $second, PER_LANE, { 2 * PER_LANE }>(w, i, LAYOUT)
+        );
         Op::new($name, Family::Vop3p, $code, ArchSet::SINCE_942, run)
             .operands(Kind::Dwords(RESULTS as u8), [Kind::B64, Kind::Dwords(4), Kind::B32])
             .with(Flags::SPARSE)
@@ -164,9 +226,9 @@ pub(crate) static TABLE: &[Op] = &[
     mfma!("v_mfma_i32_16x16x16i8"       0x55 FROM_908_TO_90A 16 x 16 x 16 * 1 i8),
     mfma!("v_mfma_i32_32x32x16_i8"      0x56 SINCE_942       32 x 32 x 16 * 1 i8),
     mfma!("v_mfma_i32_16x16x32_i8"      0x57 SINCE_942       16 x 16 x 32 * 1 i8),
-    Op::new("v_accvgpr_read_b32", Family::Vop3p, 0x58, ArchSet::SINCE_908, one_level!(w, i, _e, accvgpr_move(w, i)))
+    Op::new("v_accvgpr_read_b32", Family::Vop3p, 0x58, ArchSet::SINCE_908, levels!(w, i, _e, map1(w, i, |a: B32| -> B32 { a })))
         .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS).with(Flags::ACC_SRC).is(Action::Move),
-    Op::new("v_accvgpr_write_b32", Family::Vop3p, 0x59, ArchSet::SINCE_908, one_level!(w, i, _e, accvgpr_move(w, i)))
+    Op::new("v_accvgpr_write_b32", Family::Vop3p, 0x59, ArchSet::SINCE_908, levels!(w, i, _e, map1(w, i, |a: B32| -> B32 { a })))
         .operands(Kind::B32, kinds(&[Kind::B32])).with(Flags::NO_MODS).with(Flags::ACC_DST).is(Action::Move),
     mfma!("v_mfma_f32_32x32x4_2b_bf16"  0x5d SINCE_942       32 x 32 x 4 * 2 Bf16),
     mfma!("v_mfma_f32_16x16x4_4b_bf16"  0x5e SINCE_942       16 x 16 x 4 * 4 Bf16),
@@ -211,19 +273,6 @@ pub(crate) static TABLE: &[Op] = &[
     smfmac!("v_smfmac_f32_32x32x32_fp8_fp8" 0x7f 32 x 32 x 32 Fp8, Fp8),
 ];
 
-fn accvgpr_move(w: &mut Wave, i: &Inst) -> Flow {
-    let value = vgprs(w, i, 0, 0);
-    let exec = w.exec();
-    blend(w.vector_mut(i.dst, 0), &value, exec);
-    Flow::Next
-}
-
-/// Word `n` of a factor, or of what is added to (2), which may be a constant.
-fn vgprs(w: &Wave, i: &Inst, s: usize, n: u32) -> Vgpr {
-    let source = if s == 2 { i.addend() } else { i.src[s] };
-    if source.is_vector() { *w.vector(source, n) } else { [w.scalar32(source, i.literal, Kind::F32); LANES] }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,9 +280,10 @@ mod tests {
     use crate::arch::{Arch, Generation};
     use crate::decode::HostLevel;
     use crate::fp::small::Small;
+    use crate::inst::Inst;
     use crate::lanes::Lane;
     use crate::step::Nothing;
-    use crate::wave::vgpr_file;
+    use crate::wave::{Vgpr, Wave, vgpr_file};
 
     fn every_shape() -> Vec<Shape> {
         let shape = |m, n, k, blocks, height| Shape { m, n, k, blocks, height };
@@ -420,6 +470,24 @@ mod tests {
         assert!(f32::from_bits(product(0x7f80_0001)).is_nan());
     }
 
+    /// Words in which a single, a half or a bfloat is zero, denormal, the least or the largest of its kind, infinite, or no number.
+    const SPECIAL: [u32; 14] = [
+        0,
+        0x8000_0000,
+        1,
+        0x807f_ffff,
+        0x0080_0000,
+        0x7f7f_ffff,
+        0xff80_0000,
+        0x7f80_0001,
+        0xffc0_1234,
+        0x7ff0_0000,
+        0x0001_83ff,
+        0x0400_7bff,
+        0x7c00_fc01,
+        0x007f_8080,
+    ];
+
     #[test]
     fn products_of_whole_matrices_are_those_of_their_elements_one_by_one() {
         let mut state = 1u64;
@@ -428,49 +496,73 @@ mod tests {
             (state >> 29) as u32
         };
         for arch in Arch::ALL {
+            let decoders = HostLevel::ALL.map(|level| Decoder::with_level(arch, level));
             let dense = TABLE.iter().filter(|op| op.is_matrix() && !op.flags.has(Flags::SPARSE));
             for op in dense.filter(|op| op.archs.contains(arch)) {
                 let shape = shape_of(op);
-                for level in [HostLevel::Base, HostLevel::V3] {
-                    let decoder = Decoder::with_level(arch, level);
-                    for round in 0..8 {
-                        let mut w = Wave::new(arch, 0, vgpr_file());
-                        w.accum_offset = 256;
-                        // Numbers of moderate size, or any.
-                        w.vgpr.iter_mut().flatten().for_each(|x| {
-                            *x = if round < 4 { random() & 0xbfff_bfff | 0x3000_3000 } else { random() };
-                        });
-                        w.set_exec(random().into());
-                        // The sums may be elsewhere, in place, a constant, or overlap factors and results.
-                        let (dst, addend) = [(64, 256 + 96), (64, 256 + 64), (64, 242), (8, 256 + 16)][round % 4];
-                        let modifiers = if round % 2 == 0 { 0 } else { random() };
-                        let first = 0b1_1010_0111 << 23
-                            | u32::from(op.code(Generation::Gfx9).unwrap()) << 16
-                            | modifiers & 0x7f00
-                            | dst;
-                        let second = (256 + 8) | (256 + 12) << 9 | addend << 18 | modifiers & 7 << 29;
-                        let Ok(i) = decoder.decode(&[first, second]) else {
-                            assert_ne!(modifiers, 0, "{} of {arch}", op.name);
-                            continue;
+                for round in 0..12 {
+                    let mut w = Wave::new(arch, 0, vgpr_file());
+                    w.accum_offset = 256;
+                    // Numbers of moderate size, or any, or many that are treated in a way of their own.
+                    w.vgpr.iter_mut().flatten().for_each(|x| {
+                        *x = match round / 4 {
+                            0 => random() & 0xbfff_bfff | 0x3000_3000,
+                            2 if random() % 2 == 0 => SPECIAL[random() as usize % SPECIAL.len()],
+                            2 => random() & 0xbfff_bfff | 0x3000_3000,
+                            _ => random(),
                         };
-                        let expected = by_elements(&w, &i, shape);
-                        crate::step::execute(&mut w, &i, &mut Nothing);
-                        for (n, register) in expected.iter().enumerate() {
-                            for (l, (&got, &expected)) in w.vector(i.dst, n as u32).iter().zip(register).enumerate() {
-                                let nan = [got, expected].map(|x| {
-                                    let high =
-                                        if op.name.ends_with("f64") { w.vector(i.dst, n as u32 | 1)[l] } else { x };
-                                    f32::from_bits(high).is_nan() || high & 0x7ff0_0000 == 0x7ff0_0000
-                                });
-                                assert!(
-                                    got == expected || nan == [true; 2],
-                                    "{} of {arch}, {level:?}, round {round}: register {n}, lane {l} is {got:#x}, expected {expected:#x}",
-                                    op.name
-                                );
-                            }
+                    });
+                    w.set_exec(random().into());
+                    // The sums may be elsewhere, in place, a constant, or overlap factors and results from either side.
+                    let (dst, addend) =
+                        [(64, 256 + 96), (64, 256 + 64), (64, 242), (8, 256 + 16), (16, 256 + 8)][round % 5];
+                    let modifiers = if round % 2 == 0 { 0 } else { random() };
+                    let first = 0b1_1010_0111 << 23
+                        | u32::from(op.code(Generation::Gfx9).unwrap()) << 16
+                        | modifiers & 0x7f00
+                        | dst;
+                    let second = (256 + 8) | (256 + 12) << 9 | addend << 18 | modifiers & 7 << 29;
+                    let Ok(i) = decoders[0].decode(&[first, second]) else {
+                        assert_ne!(modifiers, 0, "{} of {arch}", op.name);
+                        continue;
+                    };
+                    let expected = by_elements(&w, &i, shape);
+                    for decoder in &decoders {
+                        let i = decoder.decode(&[first, second]).unwrap();
+                        let mut got = Wave::new(arch, 0, vgpr_file());
+                        got.accum_offset = 256;
+                        got.vgpr.copy_from_slice(&w.vgpr[..]);
+                        got.set_exec(w.exec());
+                        crate::step::execute(&mut got, &i, &mut Nothing);
+                        compare(
+                            &got,
+                            &i,
+                            &expected,
+                            &format!("{} of {arch}, {:?}, round {round}", op.name, decoder.level()),
+                        );
+                        // Nothing else is written.
+                        for n in 0..expected.len() as u32 {
+                            *got.vector_mut(i.dst, n) = *w.vector(i.dst, n);
                         }
+                        assert!(got.vgpr == w.vgpr, "{} of {arch}, {:?}, round {round}", op.name, decoder.level());
                     }
                 }
+            }
+        }
+    }
+
+    /// Results are the same bits, or no number in both.
+    fn compare(w: &Wave, i: &Inst, expected: &[Vgpr], what: &str) {
+        for (n, register) in expected.iter().enumerate() {
+            for (l, (&got, &wanted)) in w.vector(i.dst, n as u32).iter().zip(register).enumerate() {
+                let nan = if i.op.name.ends_with("f64") {
+                    let double = |low: u32, high: u32| f64::from_bits(u64::from(low) | u64::from(high) << 32).is_nan();
+                    double(w.vector(i.dst, n as u32 & !1)[l], w.vector(i.dst, n as u32 | 1)[l])
+                        && double(expected[n & !1][l], expected[n | 1][l])
+                } else {
+                    f32::from_bits(got).is_nan() && f32::from_bits(wanted).is_nan() && !i.op.name.ends_with("i8")
+                };
+                assert!(got == wanted || nan, "{what}: register {n}, lane {l} is {got:#x}, expected {wanted:#x}");
             }
         }
     }

@@ -1,74 +1,59 @@
-//! The product of two matrices: each factor is converted once, rows of results are summed in host vectors.
+//! The product of two matrices: factors are converted once, and tiles of results are summed in host vectors.
 //!
-//! The lanes that hold one row of results hold neighbouring columns, and so do the lanes of the second factor. A step is
-//! therefore one element of the first factor times a run of lanes of the second one. The order of the sum is that of `k`.
+//! Lanes that hold one row of results hold neighbouring columns, and so do lanes of the second factor; neighbouring lanes of the
+//! first factor hold neighbouring rows. A step of a tile is therefore a run of rows times a run of columns. The order of each
+//! sum is that of `k`.
+//!
+//! What is converted and summed is compiled once for each type and level of the host, not for each shape.
 
-use super::{Shape, vgprs};
+use super::{Layout, Place};
 use crate::arithmetic::Number;
 use crate::fp::F16;
 use crate::fp::small::{Bf8, Fp8};
 use crate::inst::Inst;
 use crate::lanes::Lane;
 use crate::op::Flow;
-use crate::operand::Kind;
-use crate::wave::{LANES, Vgpr, Wave};
+use crate::wave::{LANES, Registers, VGPRS, Wave};
 
 /// A number that products are summed in.
 pub(super) trait Sum: Lane {
     /// `a * b + self`, rounded once.
     fn plus(self, a: Self, b: Self) -> Self;
-    /// Result `r` of source `s`.
-    fn read(w: &Wave, i: &Inst, s: usize, r: usize) -> [Self; LANES];
-    /// Writes result `r`. Matrix instructions ignore EXEC.
-    fn write(w: &mut Wave, i: &Inst, r: usize, values: &[Self; LANES]);
+    /// The least number of which nothing is lost where denormal sums are zero.
+    const LEAST: Self;
+    /// Zero in place of what is less than `least` without its sign.
+    fn at_least(self, least: Self) -> Self;
 }
 
 macro_rules! sum {
-    ($type:ident, |$sum:ident, $a:ident, $b:ident| $plus:expr) => {
+    ($type:ident, $least:expr, |$sum:ident, $a:ident, $b:ident| $plus:expr, |$limit:ident| $at_least:expr) => {
         impl Sum for $type {
             #[inline(always)]
             fn plus(self, $a: $type, $b: $type) -> $type {
                 let $sum = self;
                 $plus
             }
+            const LEAST: $type = $least;
             #[inline(always)]
-            fn read(w: &Wave, i: &Inst, s: usize, r: usize) -> [$type; LANES] {
-                vgprs(w, i, s, r as u32).map(|x| <$type as Lane>::from_bits(x.into()))
-            }
-            #[inline(always)]
-            fn write(w: &mut Wave, i: &Inst, r: usize, values: &[$type; LANES]) {
-                *w.vector_mut(i.dst, r as u32) = values.map(|x| Lane::to_bits(x) as u32);
+            fn at_least(self, $limit: $type) -> $type {
+                let $sum = self;
+                $at_least
             }
         }
     };
 }
 
-sum!(f32, |sum, a, b| a.mul_add(b, sum));
-sum!(i32, |sum, a, b| sum.wrapping_add(a * b));
-
-impl Sum for f64 {
-    #[inline(always)]
-    fn plus(self, a: f64, b: f64) -> f64 {
-        a.mul_add(b, self)
-    }
-    #[inline(always)]
-    fn read(w: &Wave, i: &Inst, s: usize, r: usize) -> [f64; LANES] {
-        // The fields of NEG are modifiers of doubles.
-        let sign = u64::from(i.mods.neg >> s & 1) << 63;
-        let bits: [u64; LANES] = if i.src[s].is_vector() {
-            let (low, high) = (w.vector(i.src[s], 2 * r as u32), w.vector(i.src[s], 2 * r as u32 + 1));
-            std::array::from_fn(|l| u64::from(low[l]) | u64::from(high[l]) << 32)
-        } else {
-            [w.scalar64(i.src[s], i.literal, Kind::F64); LANES]
-        };
-        bits.map(|x| f64::from_bits(x ^ sign))
-    }
-    #[inline(always)]
-    fn write(w: &mut Wave, i: &Inst, r: usize, values: &[f64; LANES]) {
-        *w.vector_mut(i.dst, 2 * r as u32) = values.map(|v| v.to_bits() as u32);
-        *w.vector_mut(i.dst, 2 * r as u32 + 1) = values.map(|v| (v.to_bits() >> 32) as u32);
-    }
-}
+sum!(f32, f32::MIN_POSITIVE, |sum, a, b| a.mul_add(b, sum), |least| if sum.abs() < least {
+    0f32.copysign(sum)
+} else {
+    sum
+});
+sum!(f64, f64::MIN_POSITIVE, |sum, a, b| a.mul_add(b, sum), |least| if sum.abs() < least {
+    0f64.copysign(sum)
+} else {
+    sum
+});
+sum!(i32, 0, |sum, a, b| sum.wrapping_add(a * b), |_least| sum);
 
 /// What the elements of the factors are.
 pub(super) trait Element {
@@ -80,8 +65,8 @@ pub(super) trait Element {
     const IS_SHORTENED: bool = false;
     /// What elements are multiplied as.
     type Value: Sum;
-    /// The `P` elements of each lane of source `s`. `flush` reads denormals as zero.
-    fn factor<const P: usize>(w: &Wave, i: &Inst, s: usize, flush: bool) -> [[Self::Value; LANES]; P];
+    /// The elements of each lane of source `s`. `flush` reads denormals as zero.
+    fn factor(w: &Wave, i: &Inst, s: usize, flush: bool, out: &mut [[Self::Value; LANES]]);
 }
 
 /// The upper half of a single-precision number.
@@ -99,23 +84,13 @@ macro_rules! element {
             $(const IS_SHORTENED: bool = $shortened;)?
             type Value = $value;
             #[inline(always)]
-            fn factor<const P: usize>(w: &Wave, i: &Inst, s: usize, flush: bool) -> [[$value; LANES]; P] {
-                #[inline(always)]
-                fn convert<const P: usize>(words: &[Vgpr], $flush: bool) -> [[$value; LANES]; P] {
-                    std::array::from_fn(|p| {
-                        let (word, shift) = (&words[p * $bits / 32], (p * $bits % 32) as u32);
-                        word.map(|bits| {
-                            let $x = bits >> shift;
-                            $convert
-                        })
-                    })
-                }
-                let word = |n| vgprs(w, i, s, n);
-                match P * $bits / 32 {
-                    1 => convert(&[word(0)], flush),
-                    2 => convert(&[word(0), word(1)], flush),
-                    // The dense factor of a sparse one.
-                    _ => convert(&[word(0), word(1), word(2), word(3)], flush),
+            fn factor(w: &Wave, i: &Inst, s: usize, $flush: bool, out: &mut [[$value; LANES]]) {
+                for (p, values) in (0u32..).zip(out) {
+                    let (word, shift) = (w.vector(i.src[s], p * $bits / 32), p * $bits % 32);
+                    for (value, bits) in values.iter_mut().zip(word) {
+                        let $x = bits >> shift;
+                        *value = $convert;
+                    }
                 }
             }
         }
@@ -145,8 +120,15 @@ impl Element for f64 {
     const NUMBER: Number = Number::F64;
     type Value = f64;
     #[inline(always)]
-    fn factor<const P: usize>(w: &Wave, i: &Inst, s: usize, _flush: bool) -> [[f64; LANES]; P] {
-        std::array::from_fn(|p| f64::read(w, i, s, p))
+    fn factor(w: &Wave, i: &Inst, s: usize, _flush: bool, out: &mut [[f64; LANES]]) {
+        // The fields of NEG are modifiers of doubles.
+        let sign = u64::from(i.mods.neg >> s & 1) << 63;
+        for (p, values) in (0u32..).zip(out) {
+            let (low, high) = (w.vector(i.src[s], 2 * p), w.vector(i.src[s], 2 * p + 1));
+            for ((value, &low), &high) in values.iter_mut().zip(low).zip(high) {
+                *value = f64::from_bits((u64::from(low) | u64::from(high) << 32) ^ sign);
+            }
+        }
     }
 }
 
@@ -168,69 +150,199 @@ fn permuted_lane(blgp: u8, l: usize) -> usize {
     }
 }
 
-/// Multiplies factors of `P` elements a lane and adds them to `R` results a lane.
-#[inline(always)]
-pub(super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize, const R: usize>(
-    w: &mut Wave,
-    i: &Inst,
-    shape: Shape,
-) -> Flow {
-    let flush = A::BITS == 16 && w.arch.flushes_half_products();
-    let (a, mut b) = (A::factor::<P>(w, i, 0, flush), B::factor::<P>(w, i, 1, flush));
-    // For doubles, the field is NEG.
-    if B::BITS < 64 && i.mods.neg != 0 {
-        b = b.map(|values| std::array::from_fn(|l| values[permuted_lane(i.mods.neg, l)]));
+/// Moves lanes of the second factor as BLGP says.
+#[cold]
+#[inline(never)]
+fn permute<V: Copy>(factor: &mut [[V; LANES]], blgp: u8) {
+    for values in factor {
+        *values = std::array::from_fn(|l| values[permuted_lane(blgp, l)]);
     }
-    // Everything is read before anything is written: registers may overlap.
-    let mut sums: [[A::Value; LANES]; R] = std::array::from_fn(|r| A::Value::read(w, i, 2, r));
-    if flush {
-        sums = sums.map(|lanes| lanes.map(Lane::flush));
-    }
-    match shape.n {
-        4 => accumulate::<_, P, R, 4>(i, shape, &a, &b, &mut sums),
-        _ => accumulate::<_, P, R, 16>(i, shape, &a, &b, &mut sums),
-    }
-    if flush {
-        sums = sums.map(|lanes| lanes.map(Lane::flush));
-    }
-    for (r, values) in sums.iter().enumerate() {
-        A::Value::write(w, i, r, values);
-    }
-    Flow::Next
 }
 
-/// Adds the products, `C` lanes at a time, which are neighbouring columns of one row.
+/// Puts what is added to into the registers of the results: by then factors are read, and registers may overlap.
 #[inline(always)]
-fn accumulate<V: Sum, const P: usize, const R: usize, const C: usize>(
-    i: &Inst,
-    shape: Shape,
-    a: &[[V; LANES]; P],
-    b: &[[V; LANES]; P],
-    sums: &mut [[V; LANES]; R],
-) {
-    // Results that use the same elements of the second factor: they stay in the host's registers.
-    const ROWS: usize = 4;
-    for (first, results) in sums.chunks_mut(ROWS).enumerate() {
-        for lane in (0..LANES).step_by(C) {
-            let places: [_; ROWS] = std::array::from_fn(|n| shape.result((ROWS * first + n) % R, lane));
-            let (block, _, column) = places[0];
-            let from = broadcast_block(i, block, shape.blocks);
-            let mut tile: [[V; C]; ROWS] =
-                std::array::from_fn(|n| std::array::from_fn(|c| results[n % results.len()][lane + c]));
-            for k in 0..shape.k {
-                let (b_lane, b_at) = shape.factor(shape.n, block, column, k);
-                let columns: [V; C] = std::array::from_fn(|c| b[b_at][(b_lane + c) % LANES]);
-                for (sums, (_, row, _)) in tile.iter_mut().zip(places) {
-                    let (a_lane, a_at) = shape.factor(shape.m, from, row, k);
-                    let element = a[a_at][a_lane];
-                    for (sum, column) in sums.iter_mut().zip(columns) {
-                        *sum = sum.plus(element, column);
-                    }
-                }
-            }
-            for (result, sums) in results.iter_mut().zip(tile) {
-                result[lane..lane + C].copy_from_slice(&sums);
-            }
+fn start<V: Sum>(w: &mut Wave, i: &Inst, results: usize) {
+    let words = results as u32 * V::WORDS;
+    let source = i.addend();
+    if source.is_vector() {
+        let ahead = w.vgpr_index(i.dst, 0).wrapping_sub(w.vgpr_index(source, 0)) % VGPRS;
+        for n in 0..if ahead == 0 { 0 } else { words } {
+            // Nothing is overwritten that is still to be read.
+            let n = if ahead < words as usize { words - 1 - n } else { n };
+            let register = *w.vector(source, n);
+            *w.vector_mut(i.dst, n) = register;
+        }
+    } else {
+        let value = match V::WORDS {
+            2 => w.scalar64(source, i.literal, V::KIND),
+            _ => w.scalar32(source, i.literal, V::KIND).into(),
+        };
+        for n in 0..words {
+            *w.vector_mut(i.dst, n) = [(value >> (32 * (n % V::WORDS))) as u32; LANES];
+        }
+    }
+    if V::WORDS == 2 && i.mods.neg & 4 != 0 {
+        for n in (1..words).step_by(2) {
+            *w.vector_mut(i.dst, n) = w.vector(i.dst, n).map(|high| high ^ 1 << 31);
         }
     }
 }
+
+/// Converted factors, and where products of them are added to.
+pub(super) struct Product<'a, V> {
+    pub(super) layout: &'a Layout,
+    /// Elements of each lane of the first factor.
+    pub(super) a: &'a [[V; LANES]],
+    /// The same of the second factor.
+    pub(super) b: &'a [[V; LANES]],
+    /// The register of the first result.
+    pub(super) to: usize,
+    /// Sums below this one are zero, before and after.
+    pub(super) least: V,
+}
+
+/// A run of a factor's lanes, which begins at a multiple of its length.
+#[inline(always)]
+pub(super) fn run<V, const LENGTH: usize>(values: &[V; LANES], lane: usize) -> &[V; LENGTH] {
+    &values.as_chunks::<LENGTH>().0[lane / LENGTH % (LANES / LENGTH)]
+}
+
+/// A row of a tile with one more product each.
+#[inline(always)]
+fn added<V: Sum, const COLUMNS: usize>(sums: [V; COLUMNS], a: V, b: &[V; COLUMNS]) -> [V; COLUMNS] {
+    std::array::from_fn(|c| sums[c].plus(a, b[c]))
+}
+
+impl<V: Sum> Product<'_, V> {
+    /// Where the words of a run of results are, which begins at a multiple of its length: register, and number of the run.
+    #[inline(always)]
+    fn words<const COLUMNS: usize>(&self, place: Place, column: usize) -> [(usize, usize); 2] {
+        let first = self.to + usize::from(place.result) * V::WORDS as usize;
+        let run = (usize::from(place.lane) + column) / COLUMNS % (LANES / COLUMNS);
+        [(first % VGPRS, run), ((first + V::WORDS as usize - 1) % VGPRS, run)]
+    }
+
+    #[inline(always)]
+    fn read<const COLUMNS: usize>(&self, registers: &Registers, place: Place, column: usize) -> [V; COLUMNS] {
+        let words = self.words::<COLUMNS>(place, column);
+        let [low, high] = words.map(|(n, run)| &registers[n].as_chunks::<COLUMNS>().0[run]);
+        let value =
+            |c: usize| V::from_bits(u64::from(low[c]) | if V::WORDS == 2 { u64::from(high[c]) << 32 } else { 0 });
+        let sums: [V; COLUMNS] = std::array::from_fn(value);
+        sums.map(|sum| sum.at_least(self.least))
+    }
+
+    #[inline(always)]
+    fn write<const COLUMNS: usize>(&self, registers: &mut Registers, place: Place, column: usize, sums: [V; COLUMNS]) {
+        let sums = sums.map(|sum| sum.at_least(self.least));
+        let [(low, run), (high, _)] = self.words::<COLUMNS>(place, column);
+        registers[low].as_chunks_mut::<COLUMNS>().0[run] = sums.map(|sum| sum.to_bits() as u32);
+        if V::WORDS == 2 {
+            registers[high].as_chunks_mut::<COLUMNS>().0[run] = sums.map(|sum| (sum.to_bits() >> 32) as u32);
+        }
+    }
+
+    #[inline(always)]
+    fn dense(&self, i: &Inst, registers: &mut Registers, many_rows: bool) {
+        let blocks = self.layout.shape.blocks;
+        let from = |block: usize| broadcast_block(i, block, blocks);
+        match self.layout.shape.n {
+            4 => self.tiles_of_4::<4>(registers, from, |at, _, lane| run(&self.b[at], lane)),
+            _ if many_rows => self.tiles_of_8::<16>(registers, from, |at, _, lane| run(&self.b[at], lane)),
+            _ => self.tiles_of_4::<16>(registers, from, |at, _, lane| run(&self.b[at], lane)),
+        }
+    }
+}
+
+/// Sums tiles of so many rows. Each row is a variable of its own: of an array of rows, compilers make memory.
+macro_rules! tiles {
+    ($name:ident $rows:literal: $($row:ident $n:literal),*) => {
+        impl<V: Sum> Product<'_, V> {
+            /// Adds products to all results, a tile at a time. `from` is the block of the first factor that a block uses. `right` is what
+            /// an element of the first factor is multiplied with, by its place in its lane, its lane, and the lane of the tile's first
+            /// column in the second factor.
+            #[inline(always)]
+            pub(super) fn $name<'b, const COLUMNS: usize>(
+                &self,
+                registers: &mut Registers,
+                from: impl Fn(usize) -> usize,
+                right: impl Fn(usize, usize, usize) -> &'b [V; COLUMNS],
+            ) where
+                V: 'b,
+            {
+                let shape = &self.layout.shape;
+                let steps = shape.steps();
+                for block in 0..shape.blocks {
+                    let from = from(block);
+                    for column in (0..shape.n).step_by(COLUMNS) {
+                        for first in (0..shape.m).step_by($rows) {
+                            $(let mut $row = self.read::<COLUMNS>(registers, self.layout.place(block, first + $n), column);)*
+                            for step in 0..steps {
+                                let a_lane = shape.lane(shape.m, from, first, step);
+                                let b_lane = shape.lane(shape.n, block, column, step);
+                                for (at, a) in self.a.iter().enumerate() {
+                                    // Elements one after the other: of sums of integers, compilers would make several.
+                                    let a: &[V; $rows] = run(std::hint::black_box(a), a_lane);
+                                    $($row = added($row, a[$n], right(at, a_lane + $n, b_lane));)*
+                                }
+                            }
+                            $(self.write(registers, self.layout.place(block, first + $n), column, $row);)*
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+
+tiles!(tiles_of_4 4: row0 0, row1 1, row2 2, row3 3);
+tiles!(tiles_of_8 8: row0 0, row1 1, row2 2, row3 3, row4 4, row5 5, row6 6, row7 7);
+
+macro_rules! products {
+    ($level:ident $bits:literal $(#[$attribute:meta])*) => {
+        /// What is compiled for a level of the host's vector instructions.
+        pub(super) mod $level {
+            use super::*;
+
+            /// A tile has eight host vectors of singles, which is how many of them are added to at a time.
+            const MANY_ROWS: bool = $bits == 512;
+
+            $(#[$attribute])*
+            #[inline(never)]
+            pub(in super::super) fn factor<E: Element>(w: &Wave, i: &Inst, s: usize, flush: bool, out: &mut [[E::Value; LANES]]) {
+                E::factor(w, i, s, flush, out);
+            }
+
+            $(#[$attribute])*
+            #[inline(never)]
+            pub(in super::super) fn dense<V: Sum>(w: &mut Wave, i: &Inst, product: &Product<'_, V>) {
+                start::<V>(w, i, product.layout.shape.results());
+                product.dense(i, &mut w.vgpr, MANY_ROWS);
+            }
+
+            /// Multiplies factors of `P` elements a lane.
+            $(#[$attribute])*
+            #[inline]
+            pub(in super::super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize>(
+                w: &mut Wave,
+                i: &Inst,
+                layout: &Layout,
+            ) -> Flow {
+                let flush = A::BITS == 16 && w.arch.flushes_half_products();
+                let (mut a, mut b) = ([[A::Value::from_bits(0); LANES]; P], [[A::Value::from_bits(0); LANES]; P]);
+                factor::<A>(w, i, 0, flush, &mut a);
+                factor::<B>(w, i, 1, flush, &mut b);
+                // For doubles, the field is NEG.
+                if B::BITS < 64 && i.mods.neg != 0 {
+                    permute(&mut b, i.mods.neg);
+                }
+                let to = w.vgpr_index(i.dst, 0);
+                let least = if flush { A::Value::LEAST } else { A::Value::from_bits(0) };
+                dense(w, i, &Product { layout, a: &a, b: &b, to, least });
+                Flow::Next
+            }
+        }
+    };
+}
+
+at_each_level!(products);

@@ -2,44 +2,67 @@
 //!
 //! Source: AMD's ISA manuals, "Sparse Matrices", and AMD's public matrix instruction calculator.
 
-use super::Shape;
-use super::product::{Element, Sum};
+use super::Layout;
+use super::product::{self, Element, Product, Sum, run};
 use crate::inst::Inst;
+use crate::lanes::Lane;
 use crate::op::Flow;
-use crate::wave::{LANES, Wave};
+use crate::wave::{LANES, Registers, Vgpr, Wave};
 
 /// Bits that say which of four elements a given one is.
 const PLACE: u32 = 2;
 
-/// Multiplies `P` given elements a lane by `Q` dense ones, and adds them to `R` results a lane. The shape is that of what is given.
-#[inline(always)]
-pub(super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize, const Q: usize, const R: usize>(
-    w: &mut Wave,
-    i: &Inst,
-    shape: Shape,
-) -> Flow {
-    let (a, b) = (A::factor::<P>(w, i, 0, false), B::factor::<Q>(w, i, 1, false));
-    // A register holds several sets of places. ABID chooses one, unless CBSZ chooses the first.
-    let bits = PLACE * P as u32;
-    let set = if i.mods.abs & 3 == 0 { u32::from(i.mods.op_sel) % (u32::BITS / bits) } else { 0 };
-    let places = w.vector(i.src[2], 0).map(|word| word >> (set * bits));
-    let mut sums: [[A::Value; LANES]; R] = std::array::from_fn(|r| A::Value::read(w, i, 2, r));
-    for (r, results) in sums.iter_mut().enumerate() {
-        for (l, result) in results.iter_mut().enumerate() {
-            let (_, row, column) = shape.result(r, l);
-            for k in 0..shape.k {
-                let (a_lane, at) = shape.factor(shape.m, 0, row, k);
-                let (b_lane, _) = shape.factor(shape.n, 0, column, k);
-                let place = places[a_lane] >> (PLACE * at as u32) & 3;
-                *result = result.plus(a[at][a_lane], b[at / 2 * 4 + place as usize][b_lane]);
-            }
+impl<V: Sum> Product<'_, V> {
+    /// Of the elements of the second factor, each element of the first one chooses its own.
+    #[inline(always)]
+    fn chosen(&self, places: &Vgpr, registers: &mut Registers, many_rows: bool) {
+        let right = |at: usize, a_lane: usize, lane: usize| {
+            let place = places[a_lane % LANES] >> (PLACE * at as u32) & 3;
+            run(&self.b[at / 2 * 4 + place as usize], lane)
+        };
+        match many_rows {
+            true => self.tiles_of_8::<16>(registers, |block| block, right),
+            false => self.tiles_of_4::<16>(registers, |block| block, right),
         }
     }
-    for (r, values) in sums.iter().enumerate() {
-        A::Value::write(w, i, r, values);
-    }
-    Flow::Next
 }
+
+macro_rules! products {
+    ($level:ident $bits:literal $(#[$attribute:meta])*) => {
+        /// What is compiled for a level of the host's vector instructions.
+        pub(super) mod $level {
+            use super::*;
+
+            $(#[$attribute])*
+            #[inline(never)]
+            fn chosen<V: Sum>(w: &mut Wave, places: &Vgpr, product: &Product<'_, V>) {
+                product.chosen(places, &mut w.vgpr, $bits == 512);
+            }
+
+            /// Multiplies `P` given elements a lane by `Q` dense ones. The layout is that of what is given.
+            $(#[$attribute])*
+            #[inline]
+            pub(in super::super) fn multiply<A: Element, B: Element<Value = A::Value>, const P: usize, const Q: usize>(
+                w: &mut Wave,
+                i: &Inst,
+                layout: &Layout,
+            ) -> Flow {
+                let (mut a, mut b) = ([[A::Value::from_bits(0); LANES]; P], [[A::Value::from_bits(0); LANES]; Q]);
+                product::$level::factor::<A>(w, i, 0, false, &mut a);
+                product::$level::factor::<B>(w, i, 1, false, &mut b);
+                // A register holds several sets of places. ABID chooses one, unless CBSZ chooses the first.
+                let bits = PLACE * P as u32;
+                let set = if i.mods.abs & 3 == 0 { u32::from(i.mods.op_sel) % (u32::BITS / bits) } else { 0 };
+                let places = w.vector(i.src[2], 0).map(|word| word >> (set * bits));
+                let to = w.vgpr_index(i.dst, 0);
+                chosen(w, &places, &Product { layout, a: &a, b: &b, to, least: A::Value::from_bits(0) });
+                Flow::Next
+            }
+        }
+    };
+}
+
+at_each_level!(products);
 
 #[cfg(test)]
 mod tests {
