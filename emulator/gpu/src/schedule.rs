@@ -6,8 +6,7 @@
 
 use crate::fill::Fill;
 
-/// Instructions that a wave executes at most while another wave of its workgroup can run, up to the end of a block of the
-/// scalar ALU ([`amdgpu_isa::block::LONGEST`]), within which no wave sees another.
+/// Instructions that a wave executes at most while another wave of its workgroup can run.
 ///
 /// Waves of a workgroup share one thread in slices. Hardware advances them nearly together, and programs rely on that,
 /// rightly (a wave polls what another writes) or not (a word that is read behind a barrier, and written again without one).

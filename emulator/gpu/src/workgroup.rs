@@ -310,7 +310,7 @@ impl Workgroup {
 
 /// Executes a wave's instructions by `step` until one of them asks for something else, or `limit` of them have been executed
 /// ([`Flow::Next`]). Where hardware may hold the wave for its memory accesses, this returns only if the wave is `close` to
-/// others. With `BLOCKS`, blocks are executed as such, not by `step`, and to their end also beyond the limit.
+/// others. With `BLOCKS`, blocks are executed as such, not by `step`: nothing but the time that it takes depends on it.
 #[inline(always)]
 fn run_wave<'m, const BLOCKS: bool>(
     wave: &mut Wave,
@@ -331,7 +331,7 @@ fn run_wave<'m, const BLOCKS: bool>(
         let base = pc & !(PAGE - 1);
         while pc & !(PAGE - 1) == base && executed < limit {
             if BLOCKS && let Some(block) = page.block(pc - base, decoder) {
-                let (instructions, bytes) = block.execute(wave);
+                let (instructions, bytes) = block.execute(wave, limit - executed);
                 executed += instructions;
                 pc = pc.wrapping_add_signed(bytes);
                 (wave.pc, wave.executed) = (pc, executed);

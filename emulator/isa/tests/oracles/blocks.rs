@@ -39,7 +39,12 @@ fn blocks_of_random_scalar_instructions_compute_what_these_compute_one_by_one() 
             one.sgpr.fill_with(|| bits(&mut random));
             (other.pc, other.sgpr) = (one.pc, one.sgpr);
             let block = Block::new(chain.iter());
-            let (executed, bytes) = block.execute(&mut one);
+            let (whole, _) = block.execute(&mut one, u64::MAX);
+            (one.sgpr, one.scc) = (other.sgpr, other.scc);
+            // To its end, or as far as a slice goes.
+            let most = if random.below(2) == 0 { u64::MAX } else { 1 + random.below(chain.len()) as u64 };
+            let (executed, bytes) = block.execute(&mut one, most);
+            assert_eq!(executed, whole.min(most));
             let chain = &chain[..executed as usize];
             for inst in chain {
                 step::execute(&mut other, inst, &mut Memory::new(0));
@@ -82,7 +87,7 @@ fn a_block_ends_with_a_jump_or_before_what_is_not_of_the_scalar_alu_or_reads_wha
     let mut wave = wave(arch, &mut Seeded(1));
     let mut execute = |first: usize| {
         wave.sgpr[0] = 7;
-        Block::new(program[first..].iter()).execute(&mut wave)
+        Block::new(program[first..].iter()).execute(&mut wave, u64::MAX)
     };
     // The sum does not overflow: without the conjunction behind it, the jump is taken.
     assert_eq!([0, 1, 2, 3].map(&mut execute), [(4, 16 - 4), (3, 16 - 4 - 4), (2, 0), (1, -4)]);

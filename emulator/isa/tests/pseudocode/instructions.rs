@@ -411,7 +411,7 @@ impl Machine {
             let block = Block::new([&inst].into_iter());
             self.after.clone_state(&self.before);
             if !block.is_empty() {
-                block.execute(&mut self.after);
+                block.execute(&mut self.after, u64::MAX);
                 differs(&self.before, &self.after, &inst, &expected)
                     .map_err(|error| format!("{} in a block: {error}", text()))?;
             }

@@ -3,6 +3,7 @@
 mod aql;
 mod random;
 mod sdma;
+mod slices;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
