@@ -164,7 +164,7 @@ fn what_is_not_there_or_not_known_is_named_with_what_there_is() {
     assert_eq!(refused(&isa(&[&object, &"nothing"])), (1, said));
     let later = compiled(&harness, "gfx1100", &["-O2"]);
     let said = "omniprobe: unsupported: disassembling code for gfx1100: unknown processor \"gfx1100\": expected one of \
-                gfx900, gfx906, gfx908, gfx90a, gfx942";
+                gfx900, gfx906, gfx908, gfx90a, gfx942, gfx950";
     assert_eq!(refused(&isa(&[&later, &"zero"])), (7, said.to_owned()));
     let (status, said) = refused(&isa(&[&harness.path("source.cl")]));
     assert!(status == 1 && said.contains("expected code objects with kernels, found none"), "{said}");

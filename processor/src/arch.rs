@@ -41,19 +41,19 @@ pub struct Processor {
 }
 
 macro_rules! processors {
-    ($($(#[doc = $doc:literal])+ $(#[cfg($cfg:meta)])? $name:ident = $row:expr;)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident = $row:expr;)*) => {
         /// A processor whose instructions are known in full: the number of its row.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Arch { $($(#[doc = $doc])+ $(#[cfg($cfg)])? $name,)* }
+        pub enum Arch { $($(#[doc = $doc])+ $name,)* }
 
         impl Arch {
             /// How many there are.
-            pub const COUNT: usize = [$($(#[cfg($cfg)])? Arch::$name),*].len();
+            pub const COUNT: usize = [$(Arch::$name),*].len();
             /// All of them, those of a generation oldest first.
-            pub const ALL: [Arch; Arch::COUNT] = [$($(#[cfg($cfg)])? Arch::$name),*];
+            pub const ALL: [Arch; Arch::COUNT] = [$(Arch::$name),*];
         }
 
-        static ROWS: [Processor; Arch::COUNT] = [$($(#[cfg($cfg)])? $row),*];
+        static ROWS: [Processor; Arch::COUNT] = [$($row),*];
     };
 }
 
@@ -97,13 +97,12 @@ processors! {
         l1_line: 128,
         ..CDNA
     };
-    /// MI350. Only its table is built, to see that a row is enough: its new instructions are not in the tables.
-    #[cfg(gfx950)]
+    /// MI350.
     Gfx950 = Processor {
         target: Target::new(0x4f, "gfx950").family("gfx9-4-generic").lds(160 << 10).xnack().sramecc(),
         features: Features::of(&[
             FmaMixInsts, AtomicFaddNoRtnInsts, AtomicFaddRtnInsts, MemoryAtomicFAddF32DenormalSupport, Gfx90aInsts, Gfx940Insts,
-            RequiresAlignedVgprs, PackedTid, ArchitectedFlatScratch, Fp8Insts, Fp8ConversionInsts,
+            Gfx950Insts, RequiresAlignedVgprs, PackedTid, ArchitectedFlatScratch, Fp8Insts, Fp8ConversionInsts, OcpFp8,
         ]),
         lds: Lds { granule: 1280, banks: 64 },
         l1_line: 128,
@@ -200,6 +199,11 @@ impl Arch {
         self.has(Feature::FlushesHalfProducts)
     }
 
+    /// True when floats of eight bits are those of the Open Compute Project: with minus zero, and one of the formats with infinities.
+    pub const fn has_ocp_fp8(self) -> bool {
+        self.has(Feature::OcpFp8)
+    }
+
     /// True when the hardware, not the kernel's prologue, sets up flat scratch and workgroup ids.
     pub const fn architected_flat_scratch(self) -> bool {
         self.has(Feature::ArchitectedFlatScratch)
@@ -248,7 +252,7 @@ mod tests {
         let error = "gfx1100".parse::<Arch>().map_err(|e| e.to_string());
         let known = Arch::ALL.map(Arch::name).join(", ");
         assert_eq!(error, Err(std::format!("unknown processor \"gfx1100\": expected one of {known}")));
-        assert!(known.starts_with("gfx900, gfx906, gfx908, gfx90a, gfx942"));
+        assert!(known.starts_with("gfx900, gfx906, gfx908, gfx90a, gfx942, gfx950"));
     }
 
     #[test]

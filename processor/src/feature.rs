@@ -28,6 +28,8 @@ features! {
     Gfx90aInsts,
     /// Those of MI300, with its names of instructions and of cache hints.
     Gfx940Insts,
+    /// Those of MI350.
+    Gfx950Insts,
     /// Products of matrices of 8-bit floats.
     Fp8Insts,
     /// Conversions of 8-bit floats.
@@ -49,6 +51,9 @@ features! {
     /// Not LLVM's: products of matrices and dot products read denormal halves and bfloats as zero, and take and give no denormal
     /// sums of them. Source: PyTorch's and MIOpen's pages on MI200.
     FlushesHalfProducts,
+    /// Not LLVM's: floats of eight bits are those of the Open Compute Project (E4M3FN and E5M2), not those without minus zero (E4M3FNUZ
+    /// and E5M2FNUZ). Source: AMD's `amd_hip_fp8.h`, `HIP_FP8_TYPE_OCP`.
+    OcpFp8,
 }
 
 /// A set of features.

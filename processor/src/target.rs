@@ -157,8 +157,6 @@ static OTHERS: &[Target] = &[
     new(0x4a, "gfx1151").family("gfx11-generic"),
     new(0x4b, "gfx941").family("gfx9-4-generic").xnack().sramecc().messages(Messages::Number(5)),
     new(0x4e, "gfx1201").family("gfx12-generic"),
-    #[cfg(not(gfx950))]
-    new(0x4f, "gfx950").family("gfx9-4-generic").lds(160 << 10).xnack().sramecc(),
     new(0x50, "gfx1310"),
     new(0x51, "gfx9-generic").xnack(),
     new(0x52, "gfx10-1-generic").xnack(),

@@ -25,6 +25,8 @@ const TESTS: &[Need] = &[
     Need { what: &["/usr/include/hsa/hsa.h"], package: "libhsa-runtime-dev" },
     Need { what: &["/usr/include/rocprim/rocprim.hpp"], package: "librocprim-dev" },
     Need { what: &["llvm-objdump-19"], package: "llvm-19" },
+    // Knows every processor of the tables.
+    Need { what: &["llvm-mc-22"], package: "llvm-22" },
     // OpenCL C for the GPU by an old and a newer compiler, and on the processor as the reference.
     Need { what: &["clang-15"], package: "clang-15" },
     Need { what: &["clang-19"], package: "clang-19" },

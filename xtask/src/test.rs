@@ -123,7 +123,6 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         models()?;
         wheel::test(&rocm.hipcc, options.device.as_deref())?;
         if options.full {
-            one_more_processor()?;
             pseudocode()?;
             sanitize::run(&["--full".to_owned()])?;
             fuzz::run(&["--seconds".to_owned(), fuzz::FULL_SECONDS.to_string()])?;
@@ -204,27 +203,6 @@ fn models() -> Result<()> {
     let mut command = Command::new(shell::cargo());
     command.args(["test", "--quiet", "-p", "logdur-intercept", "--lib", "model"]);
     shell::run(command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", shell::root().join("target/models")))
-}
-
-/// What reads the table of processors, with a row that nothing else knows: that of gfx950, which a `cfg` adds.
-fn one_more_processor() -> Result<()> {
-    let packages = [
-        "amdgpu-code-object",
-        "amdgpu-emu",
-        "amdgpu-isa",
-        "amdgpu-processor",
-        "kfd-emu",
-        "logdur-analysis",
-        "logdur-kernel-cache",
-        "logdur-messages",
-    ];
-    let mut command = Command::new(shell::cargo());
-    command
-        .args(["test", "--quiet", "--lib"])
-        .args(packages.iter().flat_map(|package| ["-p", package]))
-        .arg("processor");
-    let target = shell::root().join("target/one-more-processor");
-    shell::run(command.env("RUSTFLAGS", "--cfg gfx950").env("CARGO_TARGET_DIR", target))
 }
 
 /// Tests in which another ROCm changes little: of the command line, logs, searches, replays, hostile users and

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use crate::debian::Suite;
 use crate::shell;
 
-/// The suite that does not change, and its newest LLVM.
-const SUITE: &str = "bookworm";
-const PACKAGE: &str = "llvm-toolchain-19";
+/// The stable suite that has it, and the LLVM that tests ask.
+const SUITE: &str = "trixie";
+const PACKAGE: &str = "llvm-toolchain-22";
 /// The files in the archive.
 const FILES: &str = "*/llvm/test/MC/Disassembler/AMDGPU/gfx9*.txt";
 
@@ -33,7 +33,7 @@ pub(crate) fn fetch() -> Result<PathBuf> {
     if folder.is_dir() {
         return Ok(folder);
     }
-    println!("fetching LLVM's disassembler tests (an archive of 160 MB, once)");
+    println!("fetching LLVM's disassembler tests (an archive of 200 MB, once)");
     let archive = Suite::open_sources(SUITE)?.upstream(PACKAGE)?;
     // Complete or not there at all.
     let partial = folder.with_extension("partial");

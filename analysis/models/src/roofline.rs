@@ -67,6 +67,20 @@ pub(crate) const PEAKS: &[Peaks] = &[
             (Type::I8, 2614.9 * TERA),
         ],
     },
+    Peaks {
+        arch: Arch::Gfx950,
+        product: "AMD Instinct MI350X",
+        bandwidth: 8.0 * TERA,
+        vector: &[(Type::F64, 72.1 * TERA), (Type::F32, 144.2 * TERA)],
+        matrix: &[
+            (Type::F64, 72.1 * TERA),
+            (Type::F32, 144.2 * TERA),
+            (Type::F16, 2306.9 * TERA),
+            (Type::Bf16, 2306.9 * TERA),
+            (Type::F8, 4613.7 * TERA),
+            (Type::I8, 4613.7 * TERA),
+        ],
+    },
 ];
 
 /// The peaks of a processor's product.

@@ -5,8 +5,8 @@
 use crate::env::Addresses;
 use crate::inst::{Inst, control};
 use crate::op::{Access, Family};
-use crate::operand::Operand;
-use crate::ops::vector_memory::lanewise;
+pub use crate::ops::ds::transposed::columns as transposed;
+use crate::ops::vector_memory::{lanewise, m0_base};
 use crate::ops::{ds, flat, mubuf, smem};
 use crate::wave::{LANES, Wave};
 
@@ -161,9 +161,10 @@ impl Parts {
     /// What a load into LDS writes there.
     fn lds_of_load(&mut self, wave: &Wave, inst: &Inst) {
         if inst.has(control::LDS) {
-            let base = i64::from(wave.sgpr[usize::from(Operand::M0.0)] & 0xffff) + i64::from(inst.imm);
-            let to = lanewise(|l| base.wrapping_add(4 * l as i64) as u64);
-            self.push(Space::Lds, Does::Write, wave.exec(), to, 4, 4);
+            let bytes = 4 * width(inst).map_or(0, |(_, bytes)| bytes.div_ceil(4));
+            let base = i64::from(m0_base(wave)) + i64::from(inst.imm);
+            let to = lanewise(|l| base.wrapping_add(i64::from(bytes) * l as i64) as u64);
+            self.push(Space::Lds, Does::Write, wave.exec(), to, bytes, 4);
         }
     }
 

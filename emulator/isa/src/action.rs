@@ -91,10 +91,14 @@ pub enum Action {
     WriteLane,
     /// Exchanges two registers.
     Swap,
+    /// Exchanges rows of so many lanes between two registers: lower ones of the source, upper ones of the destination.
+    SwapLanes(u8),
     /// Each lane reads another one, whose number it gives.
     PermuteLanes,
     /// Accesses LDS at an address that is M0's and the lane's number.
     LaneAddressed,
+    /// Reads LDS, and exchanges elements of so many bits between lanes: each gets a column of what sixteen read.
+    LoadTransposed(u8),
     /// Jumps under a condition.
     Branch(Condition),
     /// The address of the next instruction.
@@ -201,7 +205,9 @@ mod tests {
         check(&has(&["readlane"]), &|of| of == ReadLane);
         check(&has(&["readfirstlane"]), &|of| of == ReadFirstLane);
         check(&has(&["writelane"]), &|of| of == WriteLane);
+        check(&starts(&["v_permlane"]), &|of| matches!(of, SwapLanes(_)));
         check(&has(&["addtid"]), &|of| of == LaneAddressed);
+        check(&has(&["_tr_b"]), &|of| matches!(of, LoadTransposed(_)));
         check(&starts(&["s_endpgm"]), &|of| of == End);
         check(&starts(&["s_getreg"]), &|of| of == GetRegister);
         check(&starts(&["s_setreg"]), &|of| of == SetRegister);

@@ -1,5 +1,6 @@
 //! The types that lanes and the scalar unit compute with: their bits in registers, and what modifiers and modes do to their values.
 
+use crate::fp::brain::Brain;
 use crate::fp::{F16, Float};
 use crate::mode::{Mode, Rounding};
 use crate::operand::Kind;
@@ -256,5 +257,21 @@ impl Lane for F16 {
     #[inline(always)]
     fn saturates(mode: Mode) -> bool {
         mode.saturates_small()
+    }
+}
+
+impl Lane for Brain {
+    const KIND: Kind = Kind::Bf16;
+    #[inline(always)]
+    fn from_bits(bits: u64) -> Brain {
+        Brain(bits as u16)
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u64 {
+        u64::from(self.0)
+    }
+    #[inline(always)]
+    fn saturate(self, dx10: bool) -> Brain {
+        Brain::from_f32(Lane::saturate(self.to_f32(), dx10))
     }
 }

@@ -90,8 +90,8 @@ fn word(w: &Wave, i: &Inst, s: usize, n: u32, kind: Kind) -> Vgpr {
 /// The signs in the upper word of a value, which the modifiers of floats change.
 const fn signs(kind: Kind) -> u32 {
     match kind {
-        Kind::F16 => 0x8000,
-        Kind::V2F16 => 0x8000_8000,
+        Kind::F16 | Kind::Bf16 => 0x8000,
+        Kind::V2F16 | Kind::V2Bf16 => 0x8000_8000,
         Kind::F32 | Kind::F64 | Kind::M32 => 1 << 31,
         _ => 0,
     }

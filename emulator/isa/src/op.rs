@@ -214,6 +214,12 @@ impl Flags {
     pub const WRITES_SCC: Flags = Flags(1 << 39);
     /// Of the scalar ALU: the destination is a source, too. It is changed in place, or only read.
     pub const READS_DST: Flags = Flags(1 << 40);
+    /// The fields of modifiers are a truth table (`v_bitop3_b32`).
+    pub const TRUTH_TABLE: Flags = Flags(1 << 41);
+    /// The lower two bits of `op_sel` are `fi` and `bound_ctrl`: whether lanes that are off are read, and whether they give zero.
+    pub const FETCHES: Flags = Flags(1 << 42);
+    /// Registers of its result need not begin at an even one, whatever the processor wants.
+    pub const ANY_REGISTER: Flags = Flags(1 << 43);
     /// A 16-bit result goes to the upper half of its register; the lower half stays (`v_fma_mixhi_f16`).
     pub const HIGH_DST: Flags = Flags(1 << 46);
     /// Invalidates the cache of vector loads: later ones see what other workgroups wrote.
@@ -413,7 +419,7 @@ impl Op {
 
     /// True when negation and absolute value apply to source `s`.
     pub fn takes_modifiers(&self, s: usize) -> bool {
-        let halves = self.family == Family::Vop2 && self.src[s] == Kind::V2F16;
+        let halves = self.family == Family::Vop2 && matches!(self.src[s], Kind::V2F16 | Kind::V2Bf16);
         (halves || self.src[s].takes_float_modifiers()) && !self.flags.has(Flags::NO_MODS)
     }
 
@@ -426,7 +432,11 @@ impl Op {
 
     /// True when results can be multiplied by 2, 4 and 1/2.
     pub fn has_omod(&self) -> bool {
-        let pair = self.dst == Kind::V2F32 && self.family != Family::Vop3p;
+        let pair = match self.family {
+            Family::Vop3p => false,
+            Family::Vop3 => matches!(self.dst, Kind::V2F32 | Kind::V2F16 | Kind::V2Bf16),
+            _ => self.dst == Kind::V2F32,
+        };
         (pair || matches!(self.dst, Kind::F16 | Kind::F32 | Kind::F64))
             && !self.flags.has(Flags::NO_MODS)
             && !self.flags.has(Flags::NO_OMOD)
@@ -444,7 +454,13 @@ impl Op {
         }
     }
 
-    /// True when the mnemonic is printed with `_e32` or `_e64`: the operation has both forms.
+    /// True when the mnemonic is printed with the name of its form, since there are others.
+    pub fn is_suffixed(&self) -> bool {
+        let is_moved = matches!(self.family, Family::Vop1 | Family::Vop2) && !self.flags.has(Flags::NO_DPP);
+        self.has_two_forms() || is_moved
+    }
+
+    /// True when the operation has a short and a long form.
     pub fn has_two_forms(&self) -> bool {
         matches!(self.family, Family::Vop1 | Family::Vop2 | Family::Vopc) && !self.flags.has(Flags::E32_ONLY)
     }

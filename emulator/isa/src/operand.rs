@@ -148,6 +148,8 @@ pub enum Kind {
     U16,
     /// Half precision.
     F16,
+    /// A brain float: the upper half of a single.
+    Bf16,
     /// 32 bits without sign or modifiers.
     B32,
     /// 32 bits, signed.
@@ -170,6 +172,8 @@ pub enum Kind {
     V2I16,
     /// Two halves in one register.
     V2F16,
+    /// Two brain floats in one register.
+    V2Bf16,
     /// A single, or half of a register, as `op_sel_hi` says (`v_fma_mix`).
     Mix,
     /// Two singles in two registers.
@@ -196,21 +200,29 @@ impl Kind {
 
     /// True when negation and absolute value apply to it.
     pub const fn takes_float_modifiers(self) -> bool {
-        matches!(self, Kind::F16 | Kind::F32 | Kind::F64 | Kind::M32 | Kind::Mix)
+        matches!(self, Kind::F16 | Kind::Bf16 | Kind::F32 | Kind::F64 | Kind::M32 | Kind::Mix)
     }
 
-    /// True for operands of 16 bits, whose floating-point constants are halves.
+    /// True for brain floats, whose floating-point constants are the upper halves of singles.
+    pub const fn is_brain(self) -> bool {
+        matches!(self, Kind::Bf16 | Kind::V2Bf16)
+    }
+
+    /// True for operands of 16 bits, whose floating-point constants have as many.
     pub const fn is_16_bit(self) -> bool {
-        matches!(self, Kind::I16 | Kind::U16 | Kind::F16 | Kind::V2I16 | Kind::V2F16)
+        matches!(self, Kind::I16 | Kind::U16 | Kind::F16 | Kind::Bf16 | Kind::V2I16 | Kind::V2F16 | Kind::V2Bf16)
     }
 
     /// True for two values in one operand, selected by `op_sel` and `op_sel_hi`.
     pub const fn is_packed(self) -> bool {
-        matches!(self, Kind::V2I16 | Kind::V2F16 | Kind::V2F32 | Kind::V2B32)
+        matches!(self, Kind::V2I16 | Kind::V2F16 | Kind::V2Bf16 | Kind::V2F32 | Kind::V2B32)
     }
 
     /// True for floating-point operands.
     pub const fn is_float(self) -> bool {
-        matches!(self, Kind::F16 | Kind::F32 | Kind::F64 | Kind::V2F16 | Kind::V2F32 | Kind::Mix)
+        matches!(
+            self,
+            Kind::F16 | Kind::Bf16 | Kind::F32 | Kind::F64 | Kind::V2F16 | Kind::V2Bf16 | Kind::V2F32 | Kind::Mix
+        )
     }
 }

@@ -126,9 +126,9 @@ impl Uses {
             | ShiftRight | ShiftRightSigned | PermuteBytes | AlignBits | AlignBytes | Pack | ReverseBits | Add
             | AddCarry | Subtract | MultiplyLow | Multiply24 | MultiplyHigh24 | ShiftAdd | AddShift | XorAdd
             | Select | ConditionalMove | SetBit | Compare | Equality | ByteToFloat(_) | Fma64 | DivFmas
-            | Transcendental | Dot | MatrixProduct(_) | ReadLane | ReadFirstLane | WriteLane | Swap | PermuteLanes
-            | LaneAddressed | GetPc | Call | End | Nop | Wait | GridBarrier | TraceData | SetRegister | EndIndex
-            | WriteBack => {}
+            | Transcendental | Dot | MatrixProduct(_) | ReadLane | ReadFirstLane | WriteLane | Swap | SwapLanes(_)
+            | PermuteLanes | LaneAddressed | LoadTransposed(_) | GetPc | Call | End | Nop | Wait | GridBarrier
+            | TraceData | SetRegister | EndIndex | WriteBack => {}
         }
     }
 
@@ -148,12 +148,13 @@ impl Uses {
             // Lanes and parts that are not written stay, and become part of what is read later.
             let part = inst.form == Form::Sdwa && !op.flags.has(Flags::PART_SRC) || op.flags.has(Flags::BYTE_DST);
             let added = op.flags.has(Flags::DST_IS_SRC2) || op.flags.has(Flags::SPARSE);
-            let partial = part || added || op.action == Action::Swap;
+            let swaps = matches!(op.action, Action::Swap | Action::SwapLanes(_));
+            let partial = part || added || swaps;
             if partial || op.flags.has(Flags::KEEP_HIGH) || op.dst.is_16_bit() {
                 self.read(inst.dst, dst);
             }
         }
-        if op.action == Action::Swap {
+        if matches!(op.action, Action::Swap | Action::SwapLanes(_)) {
             self.write(inst.src[0], 1);
         }
         if op.action == Action::DivFmas {

@@ -244,7 +244,11 @@ impl Wave {
         if operand == Operand::LITERAL {
             return literal;
         }
-        if kind.is_16_bit() {
+        if kind.is_brain() {
+            if let Some(bits) = operand.inline_float_bits32() {
+                return bits >> 16;
+            }
+        } else if kind.is_16_bit() {
             if let Some(bits) = operand.inline_float_bits16() {
                 return u32::from(bits);
             }

@@ -113,6 +113,23 @@ pub(crate) const PRODUCTS: &[Product] = &[
         firmware: 166,
         sdma_firmware: 22,
     },
+    Product {
+        arch: Arch::Gfx950,
+        name: "AMD Instinct MI350X (emulated)",
+        device_id: 0x75a0,
+        revision: 0,
+        array_count: 8,
+        xccs: 8,
+        sramecc: true,
+        sdma_engines: 2,
+        sdma_xgmi_engines: 14,
+        engine_clock_mhz: 2200,
+        memory_clock_mhz: 2000,
+        memory_width_bits: 8192,
+        l2_kib: 4096,
+        firmware: 166,
+        sdma_firmware: 22,
+    },
 ];
 
 impl Product {

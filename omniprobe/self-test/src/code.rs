@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn its_kernels_are_read_as_any_compilers() {
-        for id in ["gfx900", "gfx906", "gfx908", "gfx90a", "gfx942"] {
+        for id in ["gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"] {
             let bytes = code_object(&Target::parse(id).unwrap()).unwrap();
             let object = CodeObject::parse(&bytes).unwrap();
             assert_eq!(object.target.to_string(), id);

@@ -150,12 +150,12 @@ mod tests {
 
     /// What LLVM's assembler makes of instructions, as words.
     fn assembled(processor: &str, text: &str) -> Vec<u32> {
-        let mut child = Command::new("llvm-mc-19")
+        let mut child = Command::new("llvm-mc-22")
             .args(["-triple=amdgcn-amd-amdhsa", "-show-encoding", &format!("-mcpu={processor}")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("llvm-mc-19 is in PATH: install the package llvm-19");
+            .expect("llvm-mc-22 is in PATH: install the package llvm-22");
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{processor}:\n{text}");
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn llvm_assembles_every_kernel_to_the_same_words_for_every_processor() {
-        for processor in ["gfx900", "gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"] {
+        for processor in ["gfx900", "gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"] {
             let family = Family::of(processor).unwrap();
             for kernel in KERNELS {
                 let lines = kernel.lines(family);

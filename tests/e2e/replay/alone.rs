@@ -69,7 +69,7 @@ fn a_processor_that_is_not_emulated_is_refused_with_those_that_are() {
     let captured = Captured { arch: "gfx1100".to_owned(), ..increment("gfx90a") };
     let outcome = tool("verify", &captured, &[]);
     assert_eq!(outcome.status.code(), Some(7), "{}{}", outcome.stdout, outcome.stderr);
-    let text = "unknown processor \"gfx1100\": expected one of gfx900, gfx906, gfx908, gfx90a, gfx942";
+    let text = "unknown processor \"gfx1100\": expected one of gfx900, gfx906, gfx908, gfx90a, gfx942, gfx950";
     assert!(outcome.stderr.contains(text), "{}", outcome.stderr);
 }
 

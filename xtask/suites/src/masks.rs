@@ -22,10 +22,7 @@ const SAMPLES: usize = 16;
 /// Words that are tried to find them.
 const TRIES: usize = 20_000;
 /// Rows whose masks are not what this LLVM says: mnemonic, processor, why.
-const DIFFERENCES: &[(&str, Arch, &str)] = &[
-    ("buffer_wbinvl1", Arch::Gfx942, "LLVM up to 19 reads it there"),
-    ("buffer_wbinvl1_vol", Arch::Gfx942, "LLVM up to 19 reads it there"),
-];
+const DIFFERENCES: &[(&str, Arch, &str)] = &[];
 /// Stand behind each instruction, to see which line of output belongs to what. The first is missing if LLVM takes it for a literal.
 const MARKS: [(&str, &str); 2] =
     [("s_setprio 0xd431", "0x31,0xd4,0x8f,0xbf"), ("s_setprio 0xd432", "0x32,0xd4,0x8f,0xbf")];

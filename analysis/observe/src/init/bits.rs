@@ -208,8 +208,9 @@ pub(super) fn result(inst: &Inst, sources: [Source; 3], chosen: bool) -> Result 
         ShiftLeft | ShiftRight | ShiftRightSigned | ExtractField | AlignBits | AlignBytes | Pack | Other
         | SaveExec(_) | MultiplyHigh24 | ConditionalMove | SetBit | Compare | Equality | ByteToFloat(_) | Fma64
         | DivFmas | Transcendental | Dot | MatrixProduct(_) | ReadLane | ReadFirstLane | WriteLane | Swap
-        | PermuteLanes | LaneAddressed | Branch(_) | GetPc | Call | End | Nop | Wait | GridBarrier | SendMessage
-        | TraceData | GetRegister | SetRegister | SetIndex | EndIndex | WriteBack => return computed(inst, sources, 0),
+        | SwapLanes(_) | PermuteLanes | LaneAddressed | LoadTransposed(_) | Branch(_) | GetPc | Call | End | Nop
+        | Wait | GridBarrier | SendMessage | TraceData | GetRegister | SetRegister | SetIndex | EndIndex
+        | WriteBack => return computed(inst, sources, 0),
     };
     Result { bits: moves, computes: false }
 }

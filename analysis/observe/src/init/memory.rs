@@ -1,6 +1,6 @@
 //! Definedness in memory instructions: undefined data, and undefined addresses.
 
-use amdgpu_emu::isa::access::{Does, LaneAccess, Parts, Space};
+use amdgpu_emu::isa::access::{self, Does, LaneAccess, Parts, Space};
 use amdgpu_emu::isa::action::Action;
 use amdgpu_emu::isa::inst::{Inst, control};
 use amdgpu_emu::isa::op::{Access, Family, Fill, Flags};
@@ -91,6 +91,9 @@ fn load(
         return;
     }
     let wave = look.step.wave;
+    if let Action::LoadTransposed(bits) = look.inst.op.action {
+        return transposed(look, defined, bits, part, *register, lds);
+    }
     // The second half of a result is the second access's.
     let (first, count) = match look.inst.op.access {
         Access::Load2(bytes, _) => (n as u32 * u32::from(bytes) / 4, u32::from(bytes) / 4),
@@ -108,6 +111,22 @@ fn load(
             if bits != u32::MAX {
                 defined.set_lane(wave, *register, first + word, lane as u32, bits, false);
             }
+        }
+    }
+}
+
+/// A load after which a lane has elements that others read.
+fn transposed(look: &Look<'_>, defined: &mut Defined, bits: u8, part: &LaneAccess, register: Operand, lds: &Bytes) {
+    let mut read = [[u32::MAX; LANES]; 3];
+    for lane in part.active() {
+        for (n, words) in (0..u64::from(part.bytes) / 4).zip(&mut read) {
+            words[lane] = lds.get(part.at[lane] + 4 * n, 4);
+        }
+    }
+    let columns = access::transposed(part.bytes.into(), bits.into(), &read);
+    for (n, words) in (0..u32::from(part.bytes) / 4).zip(&columns) {
+        for lane in part.active().filter(|lane| words[*lane] != u32::MAX) {
+            defined.set_lane(look.step.wave, register, n, lane as u32, words[lane], false);
         }
     }
 }

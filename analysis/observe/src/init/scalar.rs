@@ -134,8 +134,9 @@ fn result(look: &Look<'_>, defined: &Defined, sources: &Sources) -> u64 {
         | ExtractField | ShiftRightSigned | PermuteBytes | AlignBits | AlignBytes | Pack | ReverseBits | Add
         | MultiplyLow | Multiply24 | MultiplyHigh24 | ShiftAdd | AddShift | XorAdd | Compare | Equality
         | ByteToFloat(_) | Fma64 | DivFmas | Transcendental | Dot | MatrixProduct(_) | ReadLane | ReadFirstLane
-        | WriteLane | Swap | PermuteLanes | LaneAddressed | Branch(_) | GetPc | Call | End | Nop | Wait
-        | GridBarrier | SendMessage | TraceData | GetRegister | SetRegister | SetIndex | EndIndex | WriteBack => {
+        | WriteLane | Swap | SwapLanes(_) | PermuteLanes | LaneAddressed | LoadTransposed(_) | Branch(_) | GetPc
+        | Call | End | Nop | Wait | GridBarrier | SendMessage | TraceData | GetRegister | SetRegister | SetIndex
+        | EndIndex | WriteBack => {
             let read = if op.flags.has(Flags::READS_DST) { old() } else { u64::MAX };
             if sources.all() & read == u64::MAX { u64::MAX } else { 0 }
         }

@@ -25,13 +25,20 @@ pub(super) fn execute(look: &mut Look<'_>, defined: &mut Defined) {
             defined.set_lanes(wave, inst.dst, 0, exec, b);
             return defined.set_lanes(wave, inst.src[0], 0, exec, a);
         }
+        SwapLanes(size) => {
+            let (a, b) = (defined.lanes(wave, inst.dst, 0, Kind::B32), defined.lanes(wave, inst.src[0], 0, Kind::B32));
+            let lower = (0..LANES).filter(|l| l & usize::from(size) == 0).fold(0, |lanes, l| lanes | 1 << l);
+            defined.set_lanes(wave, inst.dst, 0, exec & !lower, (b & lower) << size);
+            return defined.set_lanes(wave, inst.src[0], 0, exec & lower, (a & !lower) >> size);
+        }
         MatrixProduct(_) => return matrix(inst, wave, defined),
         Other | Move | Not | Bitwise(_) | SaveExec(_) | AndOr | Or3 | ShiftOr | InsertField | ExtractField
         | ShiftLeft | ShiftRight | ShiftRightSigned | PermuteBytes | AlignBits | AlignBytes | Pack | ReverseBits
         | Add | AddCarry | Subtract | MultiplyLow | Multiply24 | MultiplyHigh24 | ShiftAdd | AddShift | XorAdd
         | Select | ConditionalMove | SetBit | Compare | Equality | ByteToFloat(_) | Fma64 | DivFmas
-        | Transcendental | Dot | PermuteLanes | LaneAddressed | Branch(_) | GetPc | Call | End | Nop | Wait
-        | GridBarrier | SendMessage | TraceData | GetRegister | SetRegister | SetIndex | EndIndex | WriteBack => {}
+        | Transcendental | Dot | PermuteLanes | LaneAddressed | LoadTransposed(_) | Branch(_) | GetPc | Call | End
+        | Nop | Wait | GridBarrier | SendMessage | TraceData | GetRegister | SetRegister | SetIndex | EndIndex
+        | WriteBack => {}
     }
     let (mut low, mut all, mut mask) = (u64::MAX, u64::MAX, exec);
     for n in 0..op.src.len() {

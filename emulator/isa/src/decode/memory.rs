@@ -4,7 +4,7 @@ use super::{
     Access, DecodeError, Decoder, Family, Fill, Flags, Form, Inst, Kind, Op, Operand, control, reserved,
     scalar_register, scalar_source,
 };
-use crate::arch::{ArchSet, Feature};
+use crate::arch::{Arch, ArchSet, Feature};
 use crate::atomic::AtomicOp;
 
 /// The control bit if the instruction's bit is set.
@@ -16,9 +16,13 @@ fn sign_extend(value: u32, bits: u32) -> i32 {
     (value << (32 - bits)) as i32 >> (32 - bits)
 }
 
-/// True for loads that can go to LDS: of at most a dword, and not into half of a register.
-fn loads_lds(op: &Op) -> bool {
-    matches!(op.access, Access::Load(1..=4, Fill::Zero | Fill::Sign))
+/// True for loads that can go to LDS: not into half of a register, and of at most a dword, on MI350 also of three and four.
+fn loads_lds(op: &Op, arch: Arch) -> bool {
+    match op.access {
+        Access::Load(1..=4, Fill::Zero | Fill::Sign) => true,
+        Access::Load(12 | 16, _) => arch.has(Feature::Gfx950Insts),
+        _ => false,
+    }
 }
 
 impl Decoder {
@@ -130,7 +134,7 @@ impl Decoder {
         }
         if first >> 13 & 1 == 1 && !(new && family == Family::Scratch) {
             // Before MI300, which has opcodes of their own, loads into LDS are a bit of the ordinary ones.
-            if new || acc || family == Family::Flat || !loads_lds(op) {
+            if new || acc || family == Family::Flat || !loads_lds(op, self.arch) {
                 return Err(DecodeError::Form(op.name));
             }
             i.control |= control::LDS;
@@ -167,6 +171,8 @@ impl Decoder {
             Family::Global => {
                 if has_scalar {
                     i.src[2] = scalar_register(op, saddr, 2)?;
+                    // A base is any pair but EXEC.
+                    reserved(op, u32::from(i.src[2] == Operand::EXEC))?;
                 }
                 i.src[0] = self.vgpr(op, if has_scalar { Kind::B32 } else { Kind::B64 }, vaddr, false)?;
             }
@@ -211,7 +217,7 @@ impl Decoder {
             // A texture-fault code would need a fifth register.
             return Err(DecodeError::Form(op.name));
         }
-        if i.has(control::LDS) && (top || !loads_lds(op)) {
+        if i.has(control::LDS) && (top || !loads_lds(op, self.arch)) {
             return Err(DecodeError::Form(op.name));
         }
         if !i.has(control::LDS) {

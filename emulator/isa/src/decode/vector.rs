@@ -162,8 +162,10 @@ impl Decoder {
     /// The control word of a data-parallel form holds the first source.
     fn dpp(&self, i: &mut Inst, vsrc1: Option<u32>) -> Result<(), DecodeError> {
         let (op, w) = (i.op, i.control);
-        let wide = [op.dst, op.src[0], op.src[1]].iter().any(|k| *k != Kind::Mask && k.dwords() > 1);
         let newbcast = self.arch.unified_registers();
+        // Before MI200 a source moves, whatever the result is.
+        let moved: &[Kind] = if newbcast { &[op.dst, op.src[0], op.src[1]] } else { &[op.src[0], op.src[1]] };
+        let wide = moved.iter().any(|k| *k != Kind::Mask && k.dwords() > 1);
         let ctrl = (w >> 8 & 0x1ff) as u16;
         // Doubles move only within the new broadcast (gfx90a).
         let allowed = if wide { newbcast && matches!(ctrl, 0x150..=0x15f) } else { dpp::is_known(ctrl, newbcast) };
@@ -209,7 +211,13 @@ impl Decoder {
             i.mods.op_sel = (first >> 11 & 15) as u8;
         }
         self.long_sources(&mut i, high)?;
-        self.long_reserved(&i, first, high)?;
+        let mut fields = high;
+        if op.flags.has(Flags::TRUTH_TABLE) {
+            i.imm = i32::from(i.mods.omod) << 6 | i32::from(i.mods.abs) << 3 | i32::from(i.mods.neg);
+            i.mods = Mods { op_sel: i.mods.op_sel, clamp: i.mods.clamp, ..Mods::default() };
+            fields &= !(0x1f << 27);
+        }
+        self.long_reserved(&i, first, fields)?;
         if op.flags.has(Flags::DST_IS_SRC2) {
             i.src[2] = i.dst;
         }
@@ -222,6 +230,7 @@ impl Decoder {
     fn long_reserved(&self, i: &Inst, first: u32, high: u32) -> Result<(), DecodeError> {
         let op = i.op;
         let (halves, byte) = (op.flags.has(Flags::OP_SEL), op.flags.has(Flags::BYTE_DST));
+        let op_sel = u32::from(if op.flags.has(Flags::FETCHES) { i.mods.op_sel & !3 } else { i.mods.op_sel });
         let mut unused = 0;
         for s in 0..3 {
             let none = op.src[s] == Kind::None || (s == 2 && op.flags.has(Flags::DST_IS_SRC2));
@@ -233,13 +242,13 @@ impl Decoder {
                 reserved(op, u32::from(i.mods.abs) >> s & 1)?;
             }
             if !byte && (none || !halves) {
-                reserved(op, u32::from(i.mods.op_sel) >> s & 1)?;
+                reserved(op, op_sel >> s & 1)?;
             }
         }
         if !op.has_omod() {
             unused |= 3 << 27;
         }
-        reserved(op, u32::from(i.mods.op_sel >> 3 & u8::from(!halves && !byte)))?;
+        reserved(op, op_sel >> 3 & u32::from(!halves && !byte))?;
         reserved(op, first >> 15 & u32::from(!op.has_clamp()))?;
         reserved(op, high & unused)
     }
@@ -282,10 +291,17 @@ impl Decoder {
         if op.is_matrix() {
             return self.matrix(i, first, high);
         }
+        // Dot products of bytes and less have no halves to choose.
+        if op.flags.has(Flags::DOT) && !op.src[0].is_packed() {
+            reserved(op, u32::from(i.mods.op_sel) | u32::from(!i.mods.op_sel_hi & 3))?;
+            i.mods.op_sel_hi = 7;
+        }
         // Source fields and modifiers that the operation does not use; the unused bits of `op_sel_hi` are free.
         for s in 0..3 {
             if op.src[s] == Kind::None || op.flags.has(Flags::NO_MODS) {
-                let field = if op.src[s] == Kind::None { 0x1ff } else { 0 };
+                // Moves of accumulation registers ignore the fields.
+                let is_move = op.flags.has(Flags::ACC_DST) || op.flags.has(Flags::ACC_SRC);
+                let field = if op.src[s] == Kind::None && !is_move { 0x1ff } else { 0 };
                 let bits = i.mods.neg | i.mods.abs | i.mods.op_sel;
                 reserved(op, high >> (9 * s) & field | u32::from(bits) >> s & 1)?;
             }
@@ -335,7 +351,7 @@ impl Decoder {
         }
         i.src[2] = match source.is_vector() {
             true => self.vgpr(op, op.src[2], u32::from(source.0) - 256, acc_result)?,
-            false if matches!(source.0, 128..=208 | 235..=248 | 251..=253) => source,
+            false if matches!(source.0, 128..=208 | 240..=248) => source,
             false => return Err(DecodeError::Operand(op.name, source.0)),
         };
         Ok(i)
@@ -344,7 +360,8 @@ impl Decoder {
     /// A vector register operand: `acc` chooses the accumulation registers.
     pub(super) fn vgpr(&self, op: &Op, kind: Kind, n: u32, acc: bool) -> Result<Operand, DecodeError> {
         let dwords = kind.dwords();
-        let aligned = dwords < 2 || !self.arch.aligned_vgpr_tuples() || n.is_multiple_of(2);
+        let any = !self.arch.aligned_vgpr_tuples() || op.flags.has(Flags::ANY_REGISTER);
+        let aligned = dwords < 2 || any || n.is_multiple_of(2);
         if n + dwords.max(1) > 256 || !aligned {
             return Err(DecodeError::Operand(op.name, 256 + n as u16));
         }

@@ -109,6 +109,12 @@ pub(super) fn sendmsg(out: &mut String, imm: u16) -> fmt::Result {
 
 /// The offset of `ds_swizzle_b32` as the operation that it is.
 pub(super) fn swizzle(out: &mut String, imm: u16) -> fmt::Result {
+    if imm >= 0xe000 {
+        return write!(out, " offset:swizzle(FFT,{})", imm & 31);
+    }
+    if imm >= 0xc000 {
+        return write!(out, " offset:swizzle(ROTATE,{},{})", imm >> 10 & 1, imm >> 5 & 31);
+    }
     if imm & 0xff00 == 0x8000 {
         let lane = |n: u16| imm >> (2 * n) & 3;
         return write!(out, " offset:swizzle(QUAD_PERM,{},{},{},{})", lane(0), lane(1), lane(2), lane(3));

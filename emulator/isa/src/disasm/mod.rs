@@ -104,13 +104,15 @@ fn literal_text(out: &mut String, literal: u32, kind: Kind) -> fmt::Result {
     let constant = |bits: fn(Operand) -> Option<u32>, value: u32| {
         (240..=248).map(Operand).find(|o| bits(*o) == Some(value)).and_then(Operand::inline_float)
     };
-    let half = kind == Kind::F16;
-    let signed = if half { i32::from(literal as i16) } else { literal as i32 };
+    let (half, brain) = (kind == Kind::F16, kind == Kind::Bf16);
+    let signed = if half || brain { i32::from(literal as i16) } else { literal as i32 };
     let float = match half {
         true => constant(|o| o.inline_float_bits16().map(u32::from), literal & 0xffff),
+        false if brain => constant(|o| o.inline_float_bits32().map(|bits| bits >> 16), literal & 0xffff),
         false => constant(Operand::inline_float_bits32, literal),
     };
-    let digits = if matches!(kind, Kind::I16 | Kind::U16 | Kind::F16) { literal & 0xffff } else { literal };
+    let digits =
+        if matches!(kind, Kind::I16 | Kind::U16 | Kind::F16 | Kind::Bf16) { literal & 0xffff } else { literal };
     match float {
         _ if (-16..=64).contains(&signed) => write!(out, "{signed}"),
         Some(value) if literal & 0xffff == 0x3118 || literal == 0x3e22_f983 => write!(out, "{:?}", value as f32),
@@ -123,7 +125,7 @@ impl Text<'_> {
     fn instruction(&mut self) -> fmt::Result {
         let i = self.i;
         self.out.push_str(i.op.name);
-        if i.op.has_two_forms() && i.op.src[0] != Kind::None {
+        if i.op.is_suffixed() && i.op.src[0] != Kind::None {
             self.out.push_str(match i.form {
                 Form::E32 => "_e32",
                 Form::E64 => "_e64",
@@ -251,7 +253,8 @@ impl Text<'_> {
         let exponent = i.op.flags.has(Flags::HALF_EXPONENT) && s == 1 && i.form == Form::E64;
         let kind = if exponent { Kind::F16 } else { i.op.src[s] };
         self.separator();
-        let takes = (kind.takes_float_modifiers() || kind == Kind::V2F16) && !i.op.flags.has(Flags::NO_MODS);
+        let pair = matches!(kind, Kind::V2F16 | Kind::V2Bf16);
+        let takes = (kind.takes_float_modifiers() || pair) && !i.op.flags.has(Flags::NO_MODS);
         let neg = takes && i.mods.neg >> s & 1 == 1;
         let abs = takes && i.mods.abs >> s & 1 == 1;
         let sext = s < 2 && !takes && i.sdwa().is_some_and(|sdwa| sdwa.sext[s]);
@@ -301,6 +304,17 @@ impl Text<'_> {
 
     fn vop3_suffix(&mut self) -> fmt::Result {
         let i = self.i;
+        if i.op.flags.has(Flags::TRUTH_TABLE) && i.imm != 0 {
+            self.out.push_str(" bitop3:");
+            if i.imm <= 10 { write!(self.out, "{}", i.imm)? } else { write!(self.out, "{:#x}", i.imm)? }
+        }
+        if i.op.flags.has(Flags::FETCHES) {
+            for (bit, word) in [(2, "bound_ctrl:1"), (1, "fi:1")] {
+                if i.mods.op_sel & bit != 0 {
+                    self.word(word);
+                }
+            }
+        }
         if i.op.flags.has(Flags::BYTE_DST) && i.mods.op_sel != 0 {
             self.bits("op_sel", i.mods.op_sel, 4)?;
         }

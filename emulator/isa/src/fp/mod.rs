@@ -5,6 +5,7 @@
 
 use crate::mode::{Mode, Rounding};
 
+pub mod brain;
 mod exact;
 pub(crate) mod scale;
 pub mod small;
@@ -509,6 +510,18 @@ pub trait MinMax: Copy {
     /// `self < other`, with minus zero below plus zero.
     fn below(self, other: Self) -> bool;
 
+    /// The smaller, or a NaN if one is. Source: IEEE 754-2019, `minimum`.
+    #[inline(always)]
+    fn least(self, other: Self) -> Self {
+        unless_nan(self, other, self.below(other))
+    }
+
+    /// The larger, or a NaN if one is. Source: IEEE 754-2019, `maximum`.
+    #[inline(always)]
+    fn greatest(self, other: Self) -> Self {
+        unless_nan(self, other, other.below(self))
+    }
+
     /// The larger; a number wins over a NaN, except that in IEEE mode a signaling NaN wins as a quiet one.
     #[inline(always)]
     fn larger(self, other: Self, mode: Mode) -> Self {
@@ -519,6 +532,16 @@ pub trait MinMax: Copy {
     #[inline(always)]
     fn smaller(self, other: Self, mode: Mode) -> Self {
         pick(self, other, mode, self.below(other))
+    }
+}
+
+#[inline(always)]
+fn unless_nan<T: MinMax>(a: T, b: T, first: bool) -> T {
+    match (a.nan(), b.nan()) {
+        (true, _) => a.quiet(),
+        (_, true) => b.quiet(),
+        _ if first => a,
+        _ => b,
     }
 }
 

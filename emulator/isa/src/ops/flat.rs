@@ -107,6 +107,8 @@ pub(crate) static LOADS_TO_LDS: &[Op] = &[
     global_row!("load_lds_ushort"  0x28 SINCE_942 LoadLds(2, Zero)),
     global_row!("load_lds_sshort"  0x29 SINCE_942 LoadLds(2, Sign)),
     global_row!("load_lds_dword"   0x2a SINCE_942 LoadLds(4, Zero)),
+    global_row!("load_lds_dwordx4" 0x7d SINCE_950 LoadLds(16, Zero)),
+    global_row!("load_lds_dwordx3" 0x7e SINCE_950 LoadLds(12, Zero)),
     scratch_row!("load_lds_ubyte"  0x26 SINCE_942 LoadLds(1, Zero)),
     scratch_row!("load_lds_sbyte"  0x27 SINCE_942 LoadLds(1, Sign)),
     scratch_row!("load_lds_ushort" 0x28 SINCE_942 LoadLds(2, Zero)),

@@ -159,11 +159,13 @@ macro_rules! row {
     };
 }
 
+pub(crate) mod brain;
 pub(crate) mod ds;
 pub(crate) mod flat;
 pub(crate) mod mfma;
 pub(crate) mod mubuf;
 pub(crate) mod packed;
+pub(crate) mod rows_of_lanes;
 pub(crate) mod salu;
 pub(crate) mod scalar_flow;
 mod scalars;
@@ -216,6 +218,8 @@ pub(crate) static TABLES: &[&[Op]] = &[
     vop3::TABLE,
     vop3_float::TABLE,
     small_floats::TABLE,
+    brain::TABLE,
+    rows_of_lanes::TABLE,
     packed::TABLE,
     mfma::TABLE,
     ds::TABLE,
@@ -229,6 +233,7 @@ pub(crate) static TABLES: &[&[Op]] = &[
     flat::LOADS_TO_LDS,
     mubuf::BUFFER,
     mubuf::BUFFER_ATOMICS,
+    mubuf::BFLOAT,
     mubuf::formatted::FORMATTED,
     mubuf::CACHE,
 ];

@@ -7,6 +7,7 @@ use super::kinds;
 use crate::action::Action;
 use crate::arch::ArchSet;
 use crate::arithmetic::Number;
+use crate::fp::brain::Brain;
 use crate::fp::{Arith, F16, MinMax, Moded, Nearest};
 use crate::inst::Inst;
 use crate::lanes::{Lane, blend, moded};
@@ -33,6 +34,18 @@ impl Lane for H2 {
     #[inline(always)]
     fn flush(self) -> H2 {
         H2(self.0.flush(), self.1.flush())
+    }
+    #[inline(always)]
+    fn scale(self, exponent: i32, saturates: bool) -> H2 {
+        H2(self.0.scale(exponent, saturates), self.1.scale(exponent, saturates))
+    }
+    #[inline(always)]
+    fn without_minus_zero(self) -> H2 {
+        H2(self.0.without_minus_zero(), self.1.without_minus_zero())
+    }
+    #[inline(always)]
+    fn saturate(self, dx10: bool) -> H2 {
+        H2(self.0.saturate(dx10), self.1.saturate(dx10))
     }
     #[inline(always)]
     fn flushes_in(mode: Mode) -> bool {
@@ -71,8 +84,18 @@ impl Dot2 {
     #[inline(always)]
     pub(crate) fn of_halves(self, a: H2, b: H2, c: f32) -> f32 {
         let [a, b] = if self.flushes { [a, b].map(Lane::flush) } else { [a, b] };
-        let low = f64::from(a.0.to_f32()) * f64::from(b.0.to_f32());
-        let high = f64::from(a.1.to_f32()) * f64::from(b.1.to_f32());
+        Dot2::sum([a.0, a.1].map(F16::to_f32), [b.0, b.1].map(F16::to_f32), c)
+    }
+
+    /// As [`Dot2::of_halves`], of brain floats.
+    #[inline(always)]
+    pub(crate) fn of_brains(a: [Brain; 2], b: [Brain; 2], c: f32) -> f32 {
+        Dot2::sum(a.map(Brain::to_f32), b.map(Brain::to_f32), c)
+    }
+
+    #[inline(always)]
+    fn sum(a: [f32; 2], b: [f32; 2], c: f32) -> f32 {
+        let [low, high] = [0, 1].map(|n| f64::from(a[n]) * f64::from(b[n]));
         Lane::flush((low + high + f64::from(Lane::flush(c))) as f32)
     }
 }
@@ -101,12 +124,16 @@ fn unsigned_dot(a: u32, b: u32, bits: u32) -> u64 {
 }
 
 /// A 16-bit type of packed operations.
-trait Half: Lane {
+pub(crate) trait Half: Lane {
     const PACKED: Kind;
 }
 
 impl Half for F16 {
     const PACKED: Kind = Kind::V2F16;
+}
+
+impl Half for Brain {
+    const PACKED: Kind = Kind::V2Bf16;
 }
 
 impl Half for u16 {
@@ -343,13 +370,15 @@ pub(crate) static TABLE: &[Op] = &[
     packed!(v_pk_mul_f16     0x10 fp 2 |m, a: F16, b, _c| m.mul(a, b)).counts(Number::F16, 2),
     packed!(v_pk_min_f16     0x11 mode |m, a: F16, b| a.smaller(b, m)),
     packed!(v_pk_max_f16     0x12 mode |m, a: F16, b| a.larger(b, m)),
+    op("v_pk_minimum3_f16", 0x1b, ArchSet::SINCE_950, Kind::V2F16, 3, levels!(w, i, _e, packed(w, i, 3, |a: F16, b: F16, c: F16| a.least(b).least(c)))),
+    op("v_pk_maximum3_f16", 0x1c, ArchSet::SINCE_950, Kind::V2F16, 3, levels!(w, i, _e, packed(w, i, 3, |a: F16, b: F16, c: F16| a.greatest(b).greatest(c)))),
     mix("v_mad_mix_f32",    0x20, ArchSet::MAD_MIX,   Kind::F32, levels!(w, i, _e, mixed(w, i, false))).counts(Number::F32, 2),
     mix("v_fma_mix_f32",    0x20, ArchSet::FMA_MIX,   Kind::F32, levels!(w, i, _e, mixed(w, i, true))).counts(Number::F32, 2),
     mix("v_mad_mixlo_f16",  0x21, ArchSet::MAD_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, false))).with(Flags::KEEP_HIGH).counts(Number::F32, 2),
     mix("v_fma_mixlo_f16",  0x21, ArchSet::FMA_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, true))).with(Flags::KEEP_HIGH).counts(Number::F32, 2),
     mix("v_mad_mixhi_f16",  0x22, ArchSet::MAD_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, false))).with(Flags::HIGH_DST).counts(Number::F32, 2),
     mix("v_fma_mixhi_f16",  0x22, ArchSet::FMA_MIX,   Kind::F16, levels!(w, i, _e, mixed(w, i, true))).with(Flags::HIGH_DST).counts(Number::F32, 2),
-    dot("v_dot2_f32_f16",   0x23, Kind::V2F16, Kind::F32, levels!(w, i, _e, dot2(w, i))).counts(Number::F16, 4),
+    dot("v_dot2_f32_f16",   0x23, Kind::V2F16, Kind::F32, levels!(w, i, _e, { let dot = Dot2::of(w); dot2(w, i, |a: [F16; 2], b: [F16; 2], c| dot.of_halves(H2(a[0], a[1]), H2(b[0], b[1]), c)) })).counts(Number::F16, 4),
     dot("v_dot2_i32_i16",   0x26, Kind::V2I16, Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 16), i32::MIN.into(), i32::MAX.into()))).counts(Number::I16, 4),
     dot("v_dot2_u32_u16",   0x27, Kind::V2I16, Kind::U32, levels!(w, i, _e, dot_integers(w, i, |a, b| unsigned_dot(a, b, 16) as i64, 0, u32::MAX.into()))).counts(Number::I16, 4),
     dot("v_dot4_i32_i8",    0x28, Kind::B32,   Kind::I32, levels!(w, i, _e, dot_integers(w, i, |a, b| signed_dot(a, b, 8), i32::MIN.into(), i32::MAX.into()))).counts(Number::I8, 8),
@@ -427,15 +456,16 @@ fn finished<T: Lane>(w: &Wave, i: &Inst, mut values: [T; LANES]) -> [T; LANES] {
     values
 }
 
+/// A dot product of two elements, and of an accumulator.
 #[inline(always)]
-fn dot2(w: &mut Wave, i: &Inst) -> Flow {
-    let [a, b] = [0, 1].map(|s| [0, 1].map(|h| half::<F16, false>(w, i, s, h)));
+pub(crate) fn dot2<T: Half>(w: &mut Wave, i: &Inst, sum: impl Fn([T; 2], [T; 2], f32) -> f32) -> Flow {
+    let [a, b] = [0, 1].map(|s| [0, 1].map(|h| half::<T, false>(w, i, s, h)));
     let c = word(w, i, 2, 0, Kind::F32);
     let negate = i.mods.neg >> 2 & 1 == 1;
-    let (dot, dx10) = (Dot2::of(w), w.mode.dx10_clamp());
+    let dx10 = w.mode.dx10_clamp();
     let d: [f32; LANES] = std::array::from_fn(|l| {
         let c = f32::from_bits(c[l]);
-        let sum = dot.of_halves(H2(a[0][l], a[1][l]), H2(b[0][l], b[1][l]), if negate { -c } else { c });
+        let sum = sum([a[0][l], a[1][l]], [b[0][l], b[1][l]], if negate { -c } else { c });
         if i.mods.clamp { Lane::saturate(sum, dx10) } else { sum }
     });
     let exec = w.exec();

@@ -225,26 +225,34 @@ pub(crate) fn gather(w: &Wave, from: Operand, bytes: u8, how: Fill) -> Data {
     data
 }
 
+/// Where in LDS M0 says that an access begins: as many of its bits count as there is LDS.
+#[inline(always)]
+pub(crate) fn m0_base(w: &Wave) -> u32 {
+    w.sgpr[usize::from(Operand::M0.0)] & (w.arch.row().target.lds.next_power_of_two() - 1)
+}
+
 /// A load whose lanes land one after the other in LDS, at the base that M0 gives. Lanes that are active but not in
 /// `mask` load zero.
 pub(crate) fn load_lds(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &Addresses, mask: u64) -> Flow {
     let (Access::Load(bytes, how) | Access::LoadLds(bytes, how)) = i.op.access else { return stop(w, Trap::Illegal) };
-    let mut data = NO_DATA;
+    let (mut data, words) = (NO_DATA, words_of(bytes));
     if mask != 0
-        && let Err(fault) = e.load(at, mask, bytes, &mut data[..1])
+        && let Err(fault) = e.load(at, mask, bytes, &mut data[..words])
     {
         return stop(w, Trap::Memory(fault));
     }
     // The immediate may be negative; what is then before the beginning is outside, like what is behind the end.
-    let base = i64::from(w.sgpr[usize::from(Operand::M0.0)] & 0xffff) + i64::from(i.imm);
+    let base = i64::from(m0_base(w)) + i64::from(i.imm);
     let exec = w.exec();
     let lds = e.lds();
     for l in (0..LANES).filter(|l| exec >> l & 1 == 1) {
-        let start = usize::try_from(base + 4 * l as i64);
-        if let Some(place) = start.ok().and_then(|start| lds.get_mut(start..start + 4)) {
-            let x = data[0][l];
-            let word = if how == Fill::Sign { sign_extend(x, bytes) } else { x };
-            place.copy_from_slice(&word.to_le_bytes());
+        for (n, words_of_lanes) in data.iter().enumerate().take(words) {
+            let start = usize::try_from(base + 4 * (words * l + n) as i64);
+            if let Some(place) = start.ok().and_then(|start| lds.get_mut(start..start + 4)) {
+                let x = words_of_lanes[l];
+                let word = if how == Fill::Sign { sign_extend(x, bytes) } else { x };
+                place.copy_from_slice(&word.to_le_bytes());
+            }
         }
     }
     Flow::Next

@@ -89,7 +89,7 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop2 v_dot4c_i32_i8     0x39 SINCE_908 sat |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 8) } else { saturated_dot_signed(a, b, c, 8) }).with(ACC).counts(Number::I8, 8).is(Action::Dot),
     row!(Vop2 v_dot8c_i32_i4     0x3a SINCE_908 sat |a: u32, b: u32, c: i32| -> i32 { dot_signed(a, b, c, 4) } else { saturated_dot_signed(a, b, c, 4) }).with(ACC).counts(Number::I4, 16).is(Action::Dot),
     row!(Vop2 v_fmac_f32         0x3b SINCE_906 fp |m, a: f32, b: f32, c: f32| -> f32 { m.fma(a, b, c) }).with(ACC).counts(Number::F32, 2),
-    row!(Vop2 v_pk_fmac_f16_e32  0x3c SINCE_908 fp |m, a: H2, b: H2, c: H2| -> H2 { H2(m.fma(a.0, b.0, c.0), m.fma(a.1, b.1, c.1)) }).with(ACC).with(Flags::E32_ONLY).with(Flags::NO_DPP).counts(Number::F16, 4),
+    row!(Vop2 v_pk_fmac_f16      0x3c SINCE_908 fp |m, a: H2, b: H2, c: H2| -> H2 { H2(m.fma(a.0, b.0, c.0), m.fma(a.1, b.1, c.1)) }).with(ACC).with(Flags::E32_ONLY).counts(Number::F16, 4),
     row!(Vop2 v_xnor_b32         0x3d SINCE_906 |a: u32, b: u32| -> u32 { !(a ^ b) }).is(Action::Bitwise(Bitwise::Xnor)),
 ];
 

@@ -4,7 +4,7 @@ use super::kinds;
 use crate::action::Action;
 use crate::arch::ArchSet;
 use crate::inst::Inst;
-use crate::lanes::{map3_with_mask, scalar_result, source};
+use crate::lanes::{map3, map3_with_mask, scalar_result, source};
 use crate::op::{Family, Flags, Flow, Op};
 use crate::operand::Kind;
 use crate::ops::vop2::{i24, u24};
@@ -64,6 +64,12 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop3 v_mad_u16           0x204 ALL sat |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) } else { saturate_u16(a, b, c) }).with(SEL_KEEP),
     row!(Vop3 v_mad_i16           0x205 ALL sat |a: i16, b: i16, c: i16| -> i16 { a.wrapping_mul(b).wrapping_add(c) } else { saturate_i16(a, b, c) }).with(SEL_KEEP),
     row!(Vop3 v_lshl_add_u64      0x208 SINCE_942 |a: u64, b: u32, c: u64| -> u64 { (a << (b & 7)).wrapping_add(c) }),
+    Op::new("v_bitop3_b16", Family::Vop3, 0x233, ArchSet::SINCE_950, levels!(w, i, _e, { let table = i.imm as u32; map3(w, i, |a: u16, b: u16, c: u16| looked_up(table, a.into(), b.into(), c.into()) as u16) }))
+        .operands(Kind::U16, [Kind::U16; 3]).with(SEL_KEEP).with(Flags::TRUTH_TABLE),
+    Op::new("v_bitop3_b32", Family::Vop3, 0x234, ArchSet::SINCE_950, levels!(w, i, _e, { let table = i.imm as u32; map3(w, i, |a: u32, b: u32, c: u32| looked_up(table, a, b, c)) }))
+        .operands(Kind::U32, [Kind::U32; 3]).with(Flags::TRUTH_TABLE),
+    row!(Vop3 v_ashr_pk_i8_i32    0x265 SINCE_950 |a: i32, b: i32, c: u32| -> u16 { byte_pair([a, b].map(|x| (x >> (c & 31)).clamp(-0x80, 0x7f))) }).with(SEL_KEEP),
+    row!(Vop3 v_ashr_pk_u8_i32    0x266 SINCE_950 |a: i32, b: i32, c: u32| -> u16 { byte_pair([a, b].map(|x| (x >> (c & 31)).clamp(0, 0xff))) }).with(SEL_KEEP),
     row!(Vop3 v_mul_lo_u32        0x285 ALL |a: u32, b: u32| -> u32 { a.wrapping_mul(b) }).is(Action::MultiplyLow),
     row!(Vop3 v_mul_hi_u32        0x286 ALL |a: u32, b: u32| -> u32 { ((u64::from(a) * u64::from(b)) >> 32) as u32 }),
     row!(Vop3 v_mul_hi_i32        0x287 ALL |a: i32, b: i32| -> i32 { ((i64::from(a) * i64::from(b)) >> 32) as i32 }),
@@ -160,6 +166,22 @@ fn permuted_byte(a: u32, b: u32, selector: u32) -> u32 {
 
 fn sad_u8(a: u32, b: u32) -> u32 {
     (0..4).map(|n| byte(a, n).abs_diff(byte(b, n))).sum()
+}
+
+/// The bits of a truth table of eight entries, whose numbers are made of a bit of each source, that of the first one above.
+#[inline(always)]
+fn looked_up(table: u32, a: u32, b: u32, c: u32) -> u32 {
+    let entry = |n: u32| {
+        let matching = |x: u32, bit: u32| if n >> bit & 1 == 1 { x } else { !x };
+        0u32.wrapping_sub(table >> n & 1) & matching(a, 2) & matching(b, 1) & matching(c, 0)
+    };
+    (0..8).fold(0, |bits, n| bits | entry(n))
+}
+
+/// The lower bytes of two numbers side by side.
+#[inline(always)]
+fn byte_pair([low, high]: [i32; 2]) -> u16 {
+    (low & 0xff | (high & 0xff) << 8) as u16
 }
 
 fn sad_u16(a: u32, b: u32) -> u32 {

@@ -7,7 +7,7 @@ use amdgpu_isa::disasm::Disassembly;
 use amdgpu_isa::{Arch, Decoder};
 
 /// The programs that may be LLVM's; the first is the one that everything was compared with.
-const PROGRAMS: &[&str] = &["llvm-mc-19", "llvm-mc"];
+const PROGRAMS: &[&str] = &["llvm-mc-22", "llvm-mc"];
 
 /// Runs LLVM's assembler or disassembler; what it cannot read is missing in its output.
 fn run(arch: Arch, options: &[&str], input: &str) -> String {
@@ -31,7 +31,7 @@ fn run(arch: Arch, options: &[&str], input: &str) -> String {
         assert!(output.status.code().is_some(), "{program} crashed:\n{errors}");
         return String::from_utf8_lossy(&output.stdout).into_owned();
     }
-    panic!("none of {PROGRAMS:?} is in PATH: install the package llvm-19");
+    panic!("none of {PROGRAMS:?} is in PATH: install the package llvm-22");
 }
 
 /// Words as LLVM writes them.

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod buffer_ends;
+mod cdna4;
 mod formatted;
 mod half_loads;
 mod lds_loads;

@@ -7,7 +7,7 @@ use amdgpu_isa::decode::DecodeError;
 use amdgpu_isa::{Arch, Decoder};
 
 use crate::llvm_mc::{assemble, bytes, disassemble, ours};
-use crate::seeded::{Seeded, crashes_llvm, words};
+use crate::seeded::{Seeded, crashes_llvm, has_small_literal, words};
 
 /// How many words each processor gets.
 fn count() -> usize {
@@ -31,6 +31,14 @@ pub(crate) fn is_beyond_the_tables(text: &str) -> bool {
         // LLVM has modifiers where the operation has no float.
         || text.contains("sext(") && !text.contains("_sdwa")
         || text.starts_with("v_frexp_exp") && text.contains("_e64")
+        || text.starts_with("v_pk_fmac_f16_sdwa")
+        // It chooses parts of what has none.
+        || text.starts_with("v_alignb") && text.contains("op_sel")
+}
+
+/// What LLVM 22 lacks: packed sums in memory with a scalar base and accumulation registers.
+fn llvm_lacks(text: &str) -> bool {
+    text.starts_with("global_atomic_pk_add_") && text.contains(" a")
 }
 
 #[test]
@@ -43,7 +51,10 @@ fn llvm_and_we_read_the_same_instructions_in_random_words() {
         let mut wrong: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut read = 0;
         for _ in 0..count() / 20_000 {
-            let words: Vec<[u32; 2]> = (0..20_000).map(|_| words(&mut random)).filter(|w| !crashes_llvm(*w)).collect();
+            let words: Vec<[u32; 2]> = (0..20_000)
+                .map(|_| words(&mut random))
+                .filter(|w| !crashes_llvm(*w) && !has_small_literal(*w))
+                .collect();
             let ours: Vec<_> = words.iter().map(|w| ours(&decoder, w)).collect();
             let instructions: Vec<Vec<u32>> =
                 ours.iter().zip(&words).map(|(o, w)| o.as_ref().map_or(w.to_vec(), |(own, _)| own.clone())).collect();
@@ -52,6 +63,7 @@ fn llvm_and_we_read_the_same_instructions_in_random_words() {
             let mut refused = Vec::new();
             for ((words, ours), theirs) in instructions.iter().zip(ours).zip(theirs) {
                 match (ours.map(|(_, text)| text), theirs) {
+                    (Some(text), None) if llvm_lacks(&text) => {}
                     (Some(text), theirs) if theirs.as_ref() != Some(&text) => {
                         let line = format!("{words:08x?}: {text}, LLVM reads {theirs:?}");
                         wrong.entry(operation(&text).to_owned()).or_default().push(line);

@@ -24,20 +24,29 @@ fn folder() -> Option<PathBuf> {
 /// The processor that a file's `RUN` line names.
 fn processor(content: &str) -> Option<Arch> {
     let run = content.lines().find(|line| line.contains("RUN:"))?;
+    // These processors have waves of 64 lanes.
+    if run.contains("wavefrontsize32") {
+        return None;
+    }
     let name = run.split("-mcpu=").nth(1)?.split_whitespace().next()?;
     // The name that MI300 had before it had a number.
     let name = if name == "gfx940" { "gfx942" } else { name };
     name.parse().ok()
 }
 
-/// The instructions of a file: a comment `PREFIX: text ; encoding: [bytes]` above a line of bytes.
+/// The instructions of a file: a comment `PREFIX: text ; encoding: [bytes]` above or below a line of bytes.
 fn read(content: &str) -> Vec<Vector> {
     let mut vectors = Vec::new();
-    let mut text = None;
+    let (mut text, mut above) = (None, None);
     for line in content.lines().map(str::trim) {
         if let Some(comment) = line.strip_prefix('#') {
             let expected = comment.split_once(": ").filter(|(prefix, _)| !prefix.contains("RUN"));
             text = expected.map(|(_, text)| normal(text.split("; encoding").next().unwrap_or(text)));
+            if let (Some(words), Some(_)) = (above.take(), &text) {
+                vectors.push(Vector { words, text: text.take().unwrap_or_default() });
+            }
+        } else if line.is_empty() {
+            (text, above) = (None, None);
         } else if line.starts_with("0x") {
             let code = line.split('#').next().unwrap_or(line);
             let bytes: Result<Vec<u8>, _> = code
@@ -47,8 +56,9 @@ fn read(content: &str) -> Vec<Vector> {
                 .collect();
             let bytes = bytes.unwrap_or_else(|e| panic!("{line:?} is no line of bytes: {e}"));
             let words = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-            if let Some(text) = text.take() {
-                vectors.push(Vector { words, text });
+            match text.take() {
+                Some(text) => vectors.push(Vector { words, text }),
+                None => above = Some(words),
             }
         }
     }

@@ -158,7 +158,7 @@ fn rows(
 
 /// What LLVM takes the words for.
 fn llvm(arch: Arch, words: [u32; 2]) -> Result<String> {
-    let mut command = Command::new("llvm-mc-19");
+    let mut command = Command::new("llvm-mc-22");
     command.args(["--disassemble", "--triple=amdgcn-amd-amdhsa"]).arg(format!("--mcpu={arch}"));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let bytes: Vec<String> = words.iter().flat_map(|w| w.to_le_bytes()).map(|b| format!("{b:#x}")).collect();

@@ -5,6 +5,7 @@
 
 mod counters;
 mod exchange;
+pub(crate) mod transposed;
 
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ use crate::mode::Mode;
 use crate::op::{Access, Family, Fill, Flags, Flow, Levels, Op};
 use crate::operand::{Kind, Operand};
 use crate::ops::scalar_flow::stop;
-use crate::ops::vector_memory::{NO_DATA, data_kind, fill, fill_part, gather, lanewise, words_of};
+use crate::ops::vector_memory::{NO_DATA, data_kind, fill, fill_part, gather, lanewise, m0_base, words_of};
 use crate::wave::{LANES, Trap, Vgpr, Wave};
 
 const fn op(
@@ -46,6 +47,11 @@ const fn load(name: &'static str, code: u16, bytes: u8, how: Fill) -> Op {
 
 const fn store(name: &'static str, code: u16, bytes: u8, how: Fill) -> Op {
     op(name, code, ArchSet::ALL, Access::Store(bytes, how), Kind::None, kinds(&[Kind::B32, data_kind(bytes)]), RUN)
+}
+
+const fn transposed(name: &'static str, code: u16, bytes: u8, bits: u8, run: Levels) -> Op {
+    op(name, code, ArchSet::SINCE_950, Access::Load(bytes, Fill::Zero), data_kind(bytes), kinds(&[Kind::B32]), run)
+        .is(Action::LoadTransposed(bits))
 }
 
 const fn load2(name: &'static str, code: u16, bytes: u8, stride: u8) -> Op {
@@ -157,6 +163,10 @@ pub(crate) static TABLE: &[Op] = &[
     op("ds_append",  0xbe, ArchSet::ALL, Access::Atomic(AtomicOp::Add, 4, true), Kind::B32, [Kind::None; 3], one_level!(w, i, e, append(w, i, e, true))),
     store("ds_write_b96",        0xde, 12, Fill::Zero),
     store("ds_write_b128",       0xdf, 16, Fill::Zero),
+    transposed("ds_read_b64_tr_b4",  0xe0, 8,  4,  levels!(w, i, e, transposed::load::<4>(w, i, e))),
+    transposed("ds_read_b96_tr_b6",  0xe1, 12, 6,  levels!(w, i, e, transposed::load::<6>(w, i, e))).with(Flags::ANY_REGISTER),
+    transposed("ds_read_b64_tr_b8",  0xe2, 8,  8,  levels!(w, i, e, transposed::load::<8>(w, i, e))),
+    transposed("ds_read_b64_tr_b16", 0xe3, 8,  16, levels!(w, i, e, transposed::load::<16>(w, i, e))),
     load("ds_read_b96",          0xfe, 12, Fill::Zero),
     load("ds_read_b128",         0xff, 16, Fill::Zero),
 ];
@@ -358,7 +368,7 @@ pub(crate) fn base_addresses(w: &Wave, i: &Inst) -> [u32; LANES] {
     if i.src[0].is_some() {
         *w.vector(i.src[0], 0)
     } else {
-        let base = w.sgpr[usize::from(Operand::M0.0)] & 0xffff;
+        let base = m0_base(w);
         lanewise(|l| base + 4 * l as u32)
     }
 }

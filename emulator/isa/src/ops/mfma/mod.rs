@@ -8,7 +8,7 @@ use super::kinds;
 use crate::action::{self, Action};
 use crate::arch::ArchSet;
 use crate::fp::F16;
-use crate::fp::small::{Bf8, Fp8};
+use crate::fp::small::{E4M3, E4M3Fnuz, E5M2, E5M2Fnuz};
 use crate::lanes::{B32, map1};
 use crate::op::{Family, Flags, Levels, Op};
 use crate::operand::Kind;
@@ -108,8 +108,17 @@ impl Layout {
     }
 }
 
+/// A factor of so many registers.
+const fn factor_kind(dwords: u8) -> Kind {
+    match dwords {
+        1 => Kind::B32,
+        2 => Kind::B64,
+        dwords => Kind::Dwords(dwords),
+    }
+}
+
 const fn row(name: &'static str, code: u16, archs: ArchSet, factor_dwords: u8, acc_dwords: u8, run: Levels) -> Op {
-    let factor = if factor_dwords == 1 { Kind::B32 } else { Kind::B64 };
+    let factor = factor_kind(factor_dwords);
     let acc = Kind::Dwords(acc_dwords);
     Op::new(name, Family::Vop3p, code, archs, run).operands(acc, [factor, factor, acc])
 }
@@ -158,11 +167,12 @@ macro_rules! mfma {
 
 /// A product of a sparse first factor, of whose `k` elements in a row half are given.
 macro_rules! smfmac {
-    ($name:literal $code:literal $m:literal x $n:literal x $k:literal $element:ty, $second:ty) => {{
+    ($name:literal $code:literal $archs:ident $m:literal x $n:literal x $k:literal $element:ty, $second:ty) => {{
         const SHAPE: Shape = Shape { m: $m, n: $n, k: $k / 2, blocks: 1, height: 4 };
         const LAYOUT: &Layout = &Layout::new(SHAPE);
         const PER_LANE: usize = SHAPE.per_lane();
         const RESULTS: usize = SHAPE.results();
+        const GIVEN: u8 = (PER_LANE as u32 * <$element as product::Element>::BITS / 32) as u8;
         let run = levels!(
             w,
             i,
@@ -171,8 +181,8 @@ macro_rules! smfmac {
             sparse::v3::multiply::<$element, $second, PER_LANE, { 2 * PER_LANE }>(w, i, LAYOUT),
             sparse::v4::multiply::<$element, $second, PER_LANE, { 2 * PER_LANE }>(w, i, LAYOUT)
         );
-        Op::new($name, Family::Vop3p, $code, ArchSet::SINCE_942, run)
-            .operands(Kind::Dwords(RESULTS as u8), [Kind::B64, Kind::Dwords(4), Kind::B32])
+        Op::new($name, Family::Vop3p, $code, ArchSet::$archs, run)
+            .operands(Kind::Dwords(RESULTS as u8), [factor_kind(GIVEN), factor_kind(2 * GIVEN), Kind::B32])
             .with(Flags::SPARSE)
             // The zeros count.
             .counts_of_wave(<$element as product::Element>::NUMBER, 2 * $m * $n * $k)
@@ -194,6 +204,10 @@ macro_rules! dgemm {
 
 #[rustfmt::skip]
 pub(crate) static TABLE: &[Op] = &[
+    mfma!("v_mfma_f32_16x16x32_bf16"    0x35 SINCE_950        16 x 16 x 32 * 1 Bf16),
+    mfma!("v_mfma_i32_16x16x64_i8"      0x36 SINCE_950        16 x 16 x 64 * 1 i8),
+    mfma!("v_mfma_f32_32x32x16_bf16"    0x37 SINCE_950        32 x 32 x 16 * 1 Bf16),
+    mfma!("v_mfma_i32_32x32x32_i8"      0x38 SINCE_950        32 x 32 x 32 * 1 i8),
     mfma!("v_mfma_f32_16x16x8_xf32"     0x3e XF32            16 x 16 x 8 * 1 Xf32),
     mfma!("v_mfma_f32_32x32x4_xf32"     0x3f XF32            32 x 32 x 4 * 1 Xf32),
     mfma!("v_mfma_f32_32x32x1f32"       0x40 FROM_908_TO_90A 32 x 32 x 1 * 2 f32),
@@ -222,6 +236,8 @@ pub(crate) static TABLE: &[Op] = &[
     mfma!("v_mfma_i32_16x16x4_4b_i8"    0x51 SINCE_942       16 x 16 x 4 * 4 i8),
     mfma!("v_mfma_i32_4x4x4i8"          0x52 FROM_908_TO_90A 4 x 4 x 4 * 16 i8),
     mfma!("v_mfma_i32_4x4x4_16b_i8"     0x52 SINCE_942       4 x 4 x 4 * 16 i8),
+    mfma!("v_mfma_f32_16x16x32_f16"     0x54 SINCE_950        16 x 16 x 32 * 1 F16),
+    mfma!("v_mfma_f32_32x32x16_f16"     0x55 SINCE_950        32 x 32 x 16 * 1 F16),
     mfma!("v_mfma_i32_32x32x8i8"        0x54 FROM_908_TO_90A 32 x 32 x 8 * 1 i8),
     mfma!("v_mfma_i32_16x16x16i8"       0x55 FROM_908_TO_90A 16 x 16 x 16 * 1 i8),
     mfma!("v_mfma_i32_32x32x16_i8"      0x56 SINCE_942       32 x 32 x 16 * 1 i8),
@@ -249,28 +265,58 @@ pub(crate) static TABLE: &[Op] = &[
     dgemm!("v_mfma_f64_16x16x4_f64"     0x6e SINCE_942       16 x 16 x 4 * 1),
     dgemm!("v_mfma_f64_4x4x4f64"        0x6f ONLY_90A        4 x 4 x 4 * 4),
     dgemm!("v_mfma_f64_4x4x4_4b_f64"    0x6f SINCE_942       4 x 4 x 4 * 4),
-    mfma!("v_mfma_f32_16x16x32_bf8_bf8" 0x70 FP8             16 x 16 x 32 * 1 Bf8, Bf8),
-    mfma!("v_mfma_f32_16x16x32_bf8_fp8" 0x71 FP8             16 x 16 x 32 * 1 Bf8, Fp8),
-    mfma!("v_mfma_f32_16x16x32_fp8_bf8" 0x72 FP8             16 x 16 x 32 * 1 Fp8, Bf8),
-    mfma!("v_mfma_f32_16x16x32_fp8_fp8" 0x73 FP8             16 x 16 x 32 * 1 Fp8, Fp8),
-    mfma!("v_mfma_f32_32x32x16_bf8_bf8" 0x74 FP8             32 x 32 x 16 * 1 Bf8, Bf8),
-    mfma!("v_mfma_f32_32x32x16_bf8_fp8" 0x75 FP8             32 x 32 x 16 * 1 Bf8, Fp8),
-    mfma!("v_mfma_f32_32x32x16_fp8_bf8" 0x76 FP8             32 x 32 x 16 * 1 Fp8, Bf8),
-    mfma!("v_mfma_f32_32x32x16_fp8_fp8" 0x77 FP8             32 x 32 x 16 * 1 Fp8, Fp8),
-    smfmac!("v_smfmac_f32_16x16x32_f16"     0x62 16 x 16 x 32 F16, F16),
-    smfmac!("v_smfmac_f32_32x32x16_f16"     0x64 32 x 32 x 16 F16, F16),
-    smfmac!("v_smfmac_f32_16x16x32_bf16"    0x66 16 x 16 x 32 Bf16, Bf16),
-    smfmac!("v_smfmac_f32_32x32x16_bf16"    0x68 32 x 32 x 16 Bf16, Bf16),
-    smfmac!("v_smfmac_i32_16x16x64_i8"      0x6a 16 x 16 x 64 i8, i8),
-    smfmac!("v_smfmac_i32_32x32x32_i8"      0x6c 32 x 32 x 32 i8, i8),
-    smfmac!("v_smfmac_f32_16x16x64_bf8_bf8" 0x78 16 x 16 x 64 Bf8, Bf8),
-    smfmac!("v_smfmac_f32_16x16x64_bf8_fp8" 0x79 16 x 16 x 64 Bf8, Fp8),
-    smfmac!("v_smfmac_f32_16x16x64_fp8_bf8" 0x7a 16 x 16 x 64 Fp8, Bf8),
-    smfmac!("v_smfmac_f32_16x16x64_fp8_fp8" 0x7b 16 x 16 x 64 Fp8, Fp8),
-    smfmac!("v_smfmac_f32_32x32x32_bf8_bf8" 0x7c 32 x 32 x 32 Bf8, Bf8),
-    smfmac!("v_smfmac_f32_32x32x32_bf8_fp8" 0x7d 32 x 32 x 32 Bf8, Fp8),
-    smfmac!("v_smfmac_f32_32x32x32_fp8_bf8" 0x7e 32 x 32 x 32 Fp8, Bf8),
-    smfmac!("v_smfmac_f32_32x32x32_fp8_fp8" 0x7f 32 x 32 x 32 Fp8, Fp8),
+    mfma!("v_mfma_f32_16x16x32_bf8_bf8" 0x70 FP8_FNUZ 16 x 16 x 32 * 1 E5M2Fnuz, E5M2Fnuz),
+    mfma!("v_mfma_f32_16x16x32_bf8_bf8" 0x70 FP8_OCP  16 x 16 x 32 * 1 E5M2, E5M2),
+    mfma!("v_mfma_f32_16x16x32_bf8_fp8" 0x71 FP8_FNUZ 16 x 16 x 32 * 1 E5M2Fnuz, E4M3Fnuz),
+    mfma!("v_mfma_f32_16x16x32_bf8_fp8" 0x71 FP8_OCP  16 x 16 x 32 * 1 E5M2, E4M3),
+    mfma!("v_mfma_f32_16x16x32_fp8_bf8" 0x72 FP8_FNUZ 16 x 16 x 32 * 1 E4M3Fnuz, E5M2Fnuz),
+    mfma!("v_mfma_f32_16x16x32_fp8_bf8" 0x72 FP8_OCP  16 x 16 x 32 * 1 E4M3, E5M2),
+    mfma!("v_mfma_f32_16x16x32_fp8_fp8" 0x73 FP8_FNUZ 16 x 16 x 32 * 1 E4M3Fnuz, E4M3Fnuz),
+    mfma!("v_mfma_f32_16x16x32_fp8_fp8" 0x73 FP8_OCP  16 x 16 x 32 * 1 E4M3, E4M3),
+    mfma!("v_mfma_f32_32x32x16_bf8_bf8" 0x74 FP8_FNUZ 32 x 32 x 16 * 1 E5M2Fnuz, E5M2Fnuz),
+    mfma!("v_mfma_f32_32x32x16_bf8_bf8" 0x74 FP8_OCP  32 x 32 x 16 * 1 E5M2, E5M2),
+    mfma!("v_mfma_f32_32x32x16_bf8_fp8" 0x75 FP8_FNUZ 32 x 32 x 16 * 1 E5M2Fnuz, E4M3Fnuz),
+    mfma!("v_mfma_f32_32x32x16_bf8_fp8" 0x75 FP8_OCP  32 x 32 x 16 * 1 E5M2, E4M3),
+    mfma!("v_mfma_f32_32x32x16_fp8_bf8" 0x76 FP8_FNUZ 32 x 32 x 16 * 1 E4M3Fnuz, E5M2Fnuz),
+    mfma!("v_mfma_f32_32x32x16_fp8_bf8" 0x76 FP8_OCP  32 x 32 x 16 * 1 E4M3, E5M2),
+    mfma!("v_mfma_f32_32x32x16_fp8_fp8" 0x77 FP8_FNUZ 32 x 32 x 16 * 1 E4M3Fnuz, E4M3Fnuz),
+    mfma!("v_mfma_f32_32x32x16_fp8_fp8" 0x77 FP8_OCP  32 x 32 x 16 * 1 E4M3, E4M3),
+    smfmac!("v_smfmac_f32_16x16x64_bf16"     0x39 SINCE_950 16 x 16 x 64 Bf16, Bf16),
+    smfmac!("v_smfmac_i32_16x16x128_i8"      0x3a SINCE_950 16 x 16 x 128 i8, i8),
+    smfmac!("v_smfmac_f32_16x16x128_bf8_bf8" 0x3b SINCE_950 16 x 16 x 128 E5M2, E5M2),
+    smfmac!("v_smfmac_f32_16x16x128_bf8_fp8" 0x3c SINCE_950 16 x 16 x 128 E5M2, E4M3),
+    smfmac!("v_smfmac_f32_16x16x128_fp8_bf8" 0x3d SINCE_950 16 x 16 x 128 E4M3, E5M2),
+    smfmac!("v_smfmac_f32_16x16x128_fp8_fp8" 0x43 SINCE_950 16 x 16 x 128 E4M3, E4M3),
+    smfmac!("v_smfmac_f32_32x32x32_bf16"     0x46 SINCE_950 32 x 32 x 32 Bf16, Bf16),
+    smfmac!("v_smfmac_i32_32x32x64_i8"       0x47 SINCE_950 32 x 32 x 64 i8, i8),
+    smfmac!("v_smfmac_f32_32x32x64_bf8_bf8"  0x4b SINCE_950 32 x 32 x 64 E5M2, E5M2),
+    smfmac!("v_smfmac_f32_32x32x64_bf8_fp8"  0x4e SINCE_950 32 x 32 x 64 E5M2, E4M3),
+    smfmac!("v_smfmac_f32_32x32x64_fp8_bf8"  0x4f SINCE_950 32 x 32 x 64 E4M3, E5M2),
+    smfmac!("v_smfmac_f32_32x32x64_fp8_fp8"  0x53 SINCE_950 32 x 32 x 64 E4M3, E4M3),
+    smfmac!("v_smfmac_f32_16x16x64_f16"      0x5a SINCE_950 16 x 16 x 64 F16, F16),
+    smfmac!("v_smfmac_f32_32x32x32_f16"      0x5b SINCE_950 32 x 32 x 32 F16, F16),
+    smfmac!("v_smfmac_f32_16x16x32_f16"     0x62 SINCE_942 16 x 16 x 32 F16, F16),
+    smfmac!("v_smfmac_f32_32x32x16_f16"     0x64 SINCE_942 32 x 32 x 16 F16, F16),
+    smfmac!("v_smfmac_f32_16x16x32_bf16"    0x66 SINCE_942 16 x 16 x 32 Bf16, Bf16),
+    smfmac!("v_smfmac_f32_32x32x16_bf16"    0x68 SINCE_942 32 x 32 x 16 Bf16, Bf16),
+    smfmac!("v_smfmac_i32_16x16x64_i8"      0x6a SINCE_942 16 x 16 x 64 i8, i8),
+    smfmac!("v_smfmac_i32_32x32x32_i8"      0x6c SINCE_942 32 x 32 x 32 i8, i8),
+    smfmac!("v_smfmac_f32_16x16x64_bf8_bf8" 0x78 FP8_FNUZ  16 x 16 x 64 E5M2Fnuz, E5M2Fnuz),
+    smfmac!("v_smfmac_f32_16x16x64_bf8_bf8" 0x78 FP8_OCP   16 x 16 x 64 E5M2, E5M2),
+    smfmac!("v_smfmac_f32_16x16x64_bf8_fp8" 0x79 FP8_FNUZ  16 x 16 x 64 E5M2Fnuz, E4M3Fnuz),
+    smfmac!("v_smfmac_f32_16x16x64_bf8_fp8" 0x79 FP8_OCP   16 x 16 x 64 E5M2, E4M3),
+    smfmac!("v_smfmac_f32_16x16x64_fp8_bf8" 0x7a FP8_FNUZ  16 x 16 x 64 E4M3Fnuz, E5M2Fnuz),
+    smfmac!("v_smfmac_f32_16x16x64_fp8_bf8" 0x7a FP8_OCP   16 x 16 x 64 E4M3, E5M2),
+    smfmac!("v_smfmac_f32_16x16x64_fp8_fp8" 0x7b FP8_FNUZ  16 x 16 x 64 E4M3Fnuz, E4M3Fnuz),
+    smfmac!("v_smfmac_f32_16x16x64_fp8_fp8" 0x7b FP8_OCP   16 x 16 x 64 E4M3, E4M3),
+    smfmac!("v_smfmac_f32_32x32x32_bf8_bf8" 0x7c FP8_FNUZ  32 x 32 x 32 E5M2Fnuz, E5M2Fnuz),
+    smfmac!("v_smfmac_f32_32x32x32_bf8_bf8" 0x7c FP8_OCP   32 x 32 x 32 E5M2, E5M2),
+    smfmac!("v_smfmac_f32_32x32x32_bf8_fp8" 0x7d FP8_FNUZ  32 x 32 x 32 E5M2Fnuz, E4M3Fnuz),
+    smfmac!("v_smfmac_f32_32x32x32_bf8_fp8" 0x7d FP8_OCP   32 x 32 x 32 E5M2, E4M3),
+    smfmac!("v_smfmac_f32_32x32x32_fp8_bf8" 0x7e FP8_FNUZ  32 x 32 x 32 E4M3Fnuz, E5M2Fnuz),
+    smfmac!("v_smfmac_f32_32x32x32_fp8_bf8" 0x7e FP8_OCP   32 x 32 x 32 E4M3, E5M2),
+    smfmac!("v_smfmac_f32_32x32x32_fp8_fp8" 0x7f FP8_FNUZ  32 x 32 x 32 E4M3Fnuz, E4M3Fnuz),
+    smfmac!("v_smfmac_f32_32x32x32_fp8_fp8" 0x7f FP8_OCP   32 x 32 x 32 E4M3, E4M3),
 ];
 
 #[cfg(test)]
@@ -279,7 +325,7 @@ mod tests {
     use crate::Decoder;
     use crate::arch::{Arch, Generation};
     use crate::decode::HostLevel;
-    use crate::fp::small::Small;
+    use crate::fp::small::Format;
     use crate::inst::Inst;
     use crate::lanes::Lane;
     use crate::step::Nothing;
@@ -347,9 +393,9 @@ mod tests {
     }
 
     /// Element `at` of a lane of a factor: halves, bfloats and shortened singles as singles, bytes as integers, all of them as doubles.
-    fn element(words: [u32; 2], at: usize, name: &str, flush: bool) -> f64 {
+    fn element(words: [u32; 4], at: usize, name: &str, flush: bool, ocp: bool) -> f64 {
         let half = || (words[at / 2] >> (16 * (at % 2))) as u16;
-        let byte = || (words[at / 4] >> (8 * (at % 4))) as u8;
+        let byte = || words[at / 4] >> (8 * (at % 4));
         if name.contains("bf16") {
             let value = f32::from_bits(u32::from(half()) << 16);
             (if flush { Lane::flush(value) } else { value }).into()
@@ -361,11 +407,11 @@ mod tests {
             let last_digit = 2f64.powi((words[at] >> 23 & 0xff).max(1) as i32 - 137);
             if value.is_finite() { value - value % last_digit } else { value }
         } else if name.ends_with("fp8") {
-            Small::<3>(byte()).to_f32().into()
+            if ocp { E4M3::to_f32(byte()) } else { E4M3Fnuz::to_f32(byte()) }.into()
         } else if name.ends_with("bf8") {
-            Small::<2>(byte()).to_f32().into()
+            if ocp { E5M2::to_f32(byte()) } else { E5M2Fnuz::to_f32(byte()) }.into()
         } else if name.ends_with("i8") {
-            f64::from(byte() as i8)
+            f64::from(byte() as u8 as i8)
         } else if name.ends_with("f64") {
             f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32)
         } else {
@@ -426,10 +472,14 @@ mod tests {
                         4..=7 => b_lane % 16 + 16 * usize::from(blgp - 4),
                         _ => b_lane,
                     };
-                    let words = |s, l| [word(s, 0, l), if i.op.src[s].dwords() == 2 { word(s, 1, l) } else { 0 }];
+                    let words = |s: usize, l| {
+                        let dwords = i.op.src[s].dwords() as usize;
+                        std::array::from_fn(|n| if n < dwords { word(s, n, l) } else { 0 })
+                    };
                     let (x, y) = (words(0, a_lane), words(1, b_lane));
                     let (a, b) = (type_of(name, 0), type_of(name, 1));
-                    (element(x, a_at, a, flush) * sign(0), element(y, b_at, b, flush) * sign(1))
+                    let ocp = w.arch.has_ocp_fp8();
+                    (element(x, a_at, a, flush, ocp) * sign(0), element(y, b_at, b, flush, ocp) * sign(1))
                 });
                 if wide {
                     let start = f64::from_bits(u64::from(word(2, 2 * r, l)) | u64::from(word(2, 2 * r + 1, l)) << 32);

@@ -9,7 +9,7 @@
 use super::{Layout, Place};
 use crate::arithmetic::Number;
 use crate::fp::F16;
-use crate::fp::small::{Bf8, Fp8};
+use crate::fp::small::{E4M3, E4M3Fnuz, E5M2, E5M2Fnuz, Format};
 use crate::inst::Inst;
 use crate::lanes::Lane;
 use crate::op::Flow;
@@ -111,8 +111,10 @@ element!(Xf32, F32: 32 bits as f32, |x, _flush| {
     // A NaN may have only bits that are cut off.
     if value.is_nan() { value } else { f32::from_bits(x & !0x1fff) }
 }, IS_SHORTENED = true);
-element!(Fp8, F8: 8 bits as f32, |x, _flush| Fp8::new(x).to_f32());
-element!(Bf8, F8: 8 bits as f32, |x, _flush| Bf8::new(x).to_f32());
+element!(E4M3Fnuz, F8: 8 bits as f32, |x, _flush| E4M3Fnuz::to_f32(x));
+element!(E5M2Fnuz, F8: 8 bits as f32, |x, _flush| E5M2Fnuz::to_f32(x));
+element!(E4M3, F8: 8 bits as f32, |x, _flush| E4M3::to_f32(x));
+element!(E5M2, F8: 8 bits as f32, |x, _flush| E5M2::to_f32(x));
 element!(i8, I8: 8 bits as i32, |x, _flush| i32::from(x as u8 as i8));
 
 impl Element for f64 {

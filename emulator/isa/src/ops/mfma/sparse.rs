@@ -69,31 +69,35 @@ mod tests {
     use crate::Decoder;
     use crate::arch::{Arch, Generation};
     use crate::fp::F16;
-    use crate::fp::small::{Bf8, Fp8};
+    use crate::fp::small::{E4M3, E4M3Fnuz, E5M2, E5M2Fnuz, Format};
     use crate::op::Flags;
     use crate::step::Nothing;
     use crate::wave::{LANES, Vgpr, Wave, vgpr_file};
 
     /// Element `at` of a lane's registers, of a type.
-    fn element(registers: &[Vgpr], lane: usize, at: usize, of: &str) -> f32 {
+    fn element(registers: &[Vgpr], lane: usize, at: usize, of: &str, ocp: bool) -> f32 {
         let byte = || registers[at / 4][lane] >> (8 * (at % 4)) & 0xff;
         let half = || registers[at / 2][lane] >> (16 * (at % 2)) & 0xffff;
         match of {
             "f16" => F16(half() as u16).to_f32(),
             "bf16" => f32::from_bits(half() << 16),
-            "fp8" => Fp8::new(byte()).to_f32(),
-            "bf8" => Bf8::new(byte()).to_f32(),
+            "fp8" if ocp => E4M3::to_f32(byte()),
+            "fp8" => E4M3Fnuz::to_f32(byte()),
+            "bf8" if ocp => E5M2::to_f32(byte()),
+            "bf8" => E5M2Fnuz::to_f32(byte()),
             _ => f32::from(byte() as i8),
         }
     }
 
     /// A whole number between -3 and 3 in a type.
-    fn code(number: i32, of: &str) -> u32 {
+    fn code(number: i32, of: &str, ocp: bool) -> u32 {
         match of {
             "f16" => F16::from_f32(number as f32).0.into(),
             "bf16" => (number as f32).to_bits() >> 16,
-            "fp8" => Fp8::nearest(number as f32, false).0.into(),
-            "bf8" => Bf8::nearest(number as f32, false).0.into(),
+            "fp8" if ocp => E4M3::nearest(number as f32, false),
+            "fp8" => E4M3Fnuz::nearest(number as f32, false),
+            "bf8" if ocp => E5M2::nearest(number as f32, false),
+            "bf8" => E5M2Fnuz::nearest(number as f32, false),
             _ => (number as u32) & 0xff,
         }
     }
@@ -105,11 +109,15 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) as u32 % below
         };
-        let decoder = Decoder::new(Arch::Gfx942);
-        let sparse: Vec<_> = super::super::TABLE.iter().filter(|op| op.flags.has(Flags::SPARSE)).collect();
-        assert_eq!(sparse.len(), 14);
+        let sparse =
+            |arch| super::super::TABLE.iter().filter(move |op| op.flags.has(Flags::SPARSE) && op.archs.contains(arch));
+        let archs = [Arch::Gfx942, Arch::Gfx950];
+        assert_eq!(archs.map(|arch| sparse(arch).count()), [14, 28]);
         // Every set of places, and the first one whatever ABID is; sums in vector and in accumulation registers.
-        for (op, (cbsz, abid)) in sparse.iter().flat_map(|op| [(0, 0), (0, 1), (0, 3), (1, 1)].map(|set| (op, set))) {
+        let sets = [(0, 0), (0, 1), (0, 3), (1, 1)];
+        let all = archs.into_iter().flat_map(|arch| sparse(arch).flat_map(move |op| sets.map(|set| (arch, op, set))));
+        for (arch, op, (cbsz, abid)) in all {
+            let (decoder, ocp) = (Decoder::new(arch), arch.has_ocp_fp8());
             // v_smfmac_SUM_MxNxK_TYPE, or the types of both.
             let parts: Vec<&str> = op.name.split('_').collect();
             let (sum_type, types) = (parts[2], [parts[4], parts[parts.len() - 1]]);
@@ -119,12 +127,12 @@ mod tests {
             let groups = LANES / m;
             // Of a lane: given elements, dense ones.
             let (given, dense) = (k / 2 / groups, k / groups);
-            let mut w = Wave::new(Arch::Gfx942, 0, vgpr_file());
+            let mut w = Wave::new(arch, 0, vgpr_file());
             w.accum_offset = 256;
             let mut fill = |first: usize, count: usize, of: &str, w: &mut Wave| {
                 for l in 0..LANES {
                     for at in 0..count {
-                        let bits_of = code(random(7) as i32 - 3, of) << (bits * (at % (32 / bits)));
+                        let bits_of = code(random(7) as i32 - 3, of, ocp) << (bits * (at % (32 / bits)));
                         w.vgpr[first + at * bits / 32][l] |= bits_of;
                     }
                 }
@@ -149,7 +157,7 @@ mod tests {
                     w.vgpr[20][l] = w.vgpr[20][l] & !(15 << shift) | (low | high << 2) << shift;
                     for (at, place) in [(2 * pair, low), (2 * pair + 1, high)] {
                         matrix[l % m][l / m * dense + 4 * pair + place as usize] =
-                            element(&w.vgpr[8..10], l, at, types[0]);
+                            element(&w.vgpr[8..12], l, at, types[0], ocp);
                     }
                 }
             }
@@ -168,7 +176,7 @@ mod tests {
                     let row = 8 * (r / 4) + 4 * (l / n) + r % 4;
                     let product = |c: usize| {
                         let at = c % dense;
-                        matrix[row][c] * element(&before[12..16], l % n + n * (c / dense), at, types[1])
+                        matrix[row][c] * element(&before[12..20], l % n + n * (c / dense), at, types[1], ocp)
                     };
                     let sum: f32 = (0..k).map(product).sum();
                     let old = before[first + r][l];

@@ -5,6 +5,7 @@ pub(crate) mod formatted;
 use super::kinds;
 use crate::action::Action;
 use crate::arch::ArchSet;
+use crate::atomic::AtomicOp;
 use crate::env::{Addresses, Env};
 use crate::inst::{Inst, control};
 use crate::lanes::mask_of;
@@ -58,13 +59,22 @@ macro_rules! buffer_atomic {
 pub(crate) static BUFFER: &[Op] = vector_memory_rows!(buffer_row);
 pub(crate) static BUFFER_ATOMICS: &[Op] = vector_atomic_rows!(buffer_atomic);
 
+/// The row that only MI350 has.
+pub(crate) static BFLOAT: &[Op] = &[buffer(
+    "buffer_atomic_pk_add_bf16",
+    0x52,
+    ArchSet::SINCE_950,
+    Access::Atomic(AtomicOp::PkAddBf16, 4, false),
+    RUN,
+)];
+
 #[rustfmt::skip]
 pub(crate) static CACHE: &[Op] = &[
     cache("buffer_wbl2",        0x28, ArchSet::SINCE_90A).with(Flags::SCOPES).is(Action::WriteBack),
     cache("buffer_invl2",       0x29, ArchSet::ONLY_90A),
     cache("buffer_inv",         0x29, ArchSet::SINCE_942).with(Flags::INVALIDATES),
-    cache("buffer_wbinvl1",     0x3e, ArchSet::UNTIL_942).with(Flags::INVALIDATES),
-    cache("buffer_wbinvl1_vol", 0x3f, ArchSet::UNTIL_942).with(Flags::INVALIDATES),
+    cache("buffer_wbinvl1",     0x3e, ArchSet::UNTIL_90A).with(Flags::INVALIDATES),
+    cache("buffer_wbinvl1_vol", 0x3f, ArchSet::UNTIL_90A).with(Flags::INVALIDATES),
 ];
 
 /// The fields of a buffer descriptor that addresses depend on.

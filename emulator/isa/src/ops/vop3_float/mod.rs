@@ -3,11 +3,13 @@
 use crate::action::Action;
 use crate::arch::ArchSet;
 use crate::arithmetic::Number;
-use crate::fp::{Arith, F16, MinMax, Nearest};
+use crate::fp::small::{Format, Special};
+use crate::fp::{Arith, F16, MinMax, Moded, Nearest};
 use crate::lanes::{Lane, map3_with_mask, moded, result, words};
 use crate::mode::{Mode, Rounding};
 use crate::op::{Family, Flags, Flow, Op};
 use crate::operand::Kind;
+use crate::ops::packed::H2;
 use crate::ops::vop2::mad32;
 use crate::wave::LANES;
 
@@ -67,6 +69,10 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop3 v_cvt_pknorm_i16_f16   0x299 ALL       |a: F16, b: F16| -> u32 { signed_norm(a.to_f32()) | signed_norm(b.to_f32()) << 16 }).with(SEL),
     row!(Vop3 v_cvt_pknorm_u16_f16   0x29a ALL       |a: F16, b: F16| -> u32 { unsigned_norm(a.to_f32()) | unsigned_norm(b.to_f32()) << 16 }).with(SEL),
     row!(Vop3 v_pack_b32_f16         0x2a0 ALL       |a: F16, b: F16| -> u32 { u32::from(a.0) | u32::from(b.0) << 16 }).with(SEL).is(Action::Pack),
+    row!(Vop3 v_cvt_pk_f16_f32       0x267 SINCE_950 mode |m, a: f32, b: f32| -> H2 { H2(nearest(m, a), nearest(m, b)) }),
+    row!(Vop3 v_cvt_sr_f16_f32       0x2a6 SINCE_950 mode |m, a: f32, b: u32| -> u16 { stochastic(m, a, b) }).with(SEL_KEEP).with(Flags::NO_CLAMP),
+    row!(Vop3 v_minimum3_f32         0x2a8 SINCE_950 |a: f32, b: f32, c: f32| -> f32 { a.least(b).least(c) }),
+    row!(Vop3 v_maximum3_f32         0x2a9 SINCE_950 |a: f32, b: f32, c: f32| -> f32 { a.greatest(b).greatest(c) }),
     row!(Vop3 v_mul_legacy_f32       0x2a1 SINCE_90A fp |m, a: f32, b: f32| -> f32 { if a == 0.0 || b == 0.0 { 0.0 } else { m.mul(a, b) } }).counts(Number::F32, 1),
 ];
 
@@ -114,6 +120,27 @@ fn signed_norm(a: f32) -> u32 {
 
 fn unsigned_norm(a: f32) -> u32 {
     u32::from((a.clamp(0.0, 1.0) * 65535.0).round_ties_even() as u16)
+}
+
+/// The nearest half, whatever the mode's rounding is.
+#[inline(always)]
+fn nearest(mode: Mode, x: f32) -> F16 {
+    Moded { rounding: Rounding::Nearest, saturates: mode.saturates_small() }.half(x)
+}
+
+/// Halves, of which random bits choose one of two.
+enum Half {}
+
+impl Format for Half {
+    const EXPONENT: u32 = 5;
+    const MANTISSA: u32 = 10;
+    const BIAS: u32 = 15;
+    const SPECIAL: Special = Special::LargestExponent;
+}
+
+#[inline(always)]
+fn stochastic(mode: Mode, x: f32, random: u32) -> u16 {
+    Half::stochastic(x, f32::MANTISSA_DIGITS - 1, random, mode.saturates_small() && x.is_finite()) as u16
 }
 
 fn toward_zero(a: f32) -> u32 {
