@@ -159,7 +159,11 @@ fn with_modifiers<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
     }
     if let (0 | 1, Some(sdwa)) = (s, i.sdwa()) {
         select(&mut words[0], sdwa.src_sel[s], sdwa.sext[s]);
-    } else if T::KIND.is_16_bit() && i.mods.op_sel >> s & 1 == 1 && i.op.flags.has(Flags::OP_SEL) {
+    } else if T::KIND.is_16_bit()
+        && !T::KIND.is_packed()
+        && i.mods.op_sel >> s & 1 == 1
+        && i.op.flags.has(Flags::OP_SEL)
+    {
         words[0] = words[0].map(|x| x >> 16);
     }
     if signs(T::KIND) != 0 && !i.op.flags.has(Flags::NO_MODS) {
@@ -266,7 +270,7 @@ fn write_modified<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
     let mut word: Vgpr = std::array::from_fn(|l| values[l].to_bits() as u32);
     if let Some(sdwa) = i.sdwa() {
         place(&mut word, &old, sdwa);
-    } else if T::KIND.is_16_bit() {
+    } else if T::KIND.is_16_bit() && !T::KIND.is_packed() {
         let high = i.mods.op_sel & 8 != 0 && i.op.flags.has(Flags::OP_SEL);
         if high {
             word = std::array::from_fn(|l| word[l] << 16 | old[l] & 0xffff);

@@ -218,6 +218,8 @@ impl Flags {
     pub const TRUTH_TABLE: Flags = Flags(1 << 41);
     /// The lower two bits of `op_sel` are `fi` and `bound_ctrl`: whether lanes that are off are read, and whether they give zero.
     pub const FETCHES: Flags = Flags(1 << 42);
+    /// `op_sel` chooses the half of the destination that is written, by its upper bit.
+    pub const HALF_DST: Flags = Flags(1 << 44);
     /// Registers of its result need not begin at an even one, whatever the processor wants.
     pub const ANY_REGISTER: Flags = Flags(1 << 43);
     /// A 16-bit result goes to the upper half of its register; the lower half stays (`v_fma_mixhi_f16`).
@@ -419,8 +421,12 @@ impl Op {
 
     /// True when negation and absolute value apply to source `s`.
     pub fn takes_modifiers(&self, s: usize) -> bool {
-        let halves = self.family == Family::Vop2 && matches!(self.src[s], Kind::V2F16 | Kind::V2Bf16);
-        (halves || self.src[s].takes_float_modifiers()) && !self.flags.has(Flags::NO_MODS)
+        let pairs = match self.family {
+            Family::Vop2 => matches!(self.src[s], Kind::V2F16 | Kind::V2Bf16),
+            Family::Vop3 => matches!(self.src[s], Kind::V2F16 | Kind::V2Bf16 | Kind::V2F32),
+            _ => false,
+        };
+        (pairs || self.src[s].takes_float_modifiers()) && !self.flags.has(Flags::NO_MODS)
     }
 
     /// True when there is a clamp modifier: results of floats between 0 and 1, of integers within their range.

@@ -146,7 +146,9 @@ impl Uses {
         if op.dst != Kind::Mask {
             self.write(inst.dst, dst);
             // Lanes and parts that are not written stay, and become part of what is read later.
-            let part = inst.form == Form::Sdwa && !op.flags.has(Flags::PART_SRC) || op.flags.has(Flags::BYTE_DST);
+            let part = inst.form == Form::Sdwa && !op.flags.has(Flags::PART_SRC)
+                || op.flags.has(Flags::BYTE_DST)
+                || op.flags.has(Flags::HALF_DST);
             let added = op.flags.has(Flags::DST_IS_SRC2) || op.flags.has(Flags::SPARSE);
             let swaps = matches!(op.action, Action::Swap | Action::SwapLanes(_));
             let partial = part || added || swaps;

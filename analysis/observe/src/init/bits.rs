@@ -85,6 +85,7 @@ fn part_of_register(inst: &Inst) -> Option<(u32, u32)> {
     match inst.sdwa() {
         Some(_) => None,
         None if has(Flags::BYTE_DST) => Some((8 * u32::from(inst.mods.op_sel >> 2), 0xff)),
+        None if has(Flags::HALF_DST) => Some((16 * u32::from(inst.mods.op_sel >> 3), 0xffff)),
         None if has(Flags::HIGH_DST) => Some((16, 0xffff)),
         None if is_short && has(Flags::OP_SEL) && inst.mods.op_sel & 8 != 0 => Some((16, 0xffff)),
         None if is_short && has(Flags::KEEP_HIGH) => Some((0, 0xffff)),

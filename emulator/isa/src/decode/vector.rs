@@ -269,7 +269,7 @@ impl Decoder {
                 self.vector_source(op, kind, source)?
             };
             i.src[n] = no_literal(op)(i.src[n])?;
-            if op.flags.has(Flags::VECTOR_SRC) && n == 0 && !source.is_vector() {
+            if op.flags.has(Flags::VECTOR_SRC) && (n == 0 || kind.dwords() > 2) && !source.is_vector() {
                 return Err(DecodeError::Operand(op.name, source.0));
             }
         }

@@ -253,8 +253,7 @@ impl Text<'_> {
         let exponent = i.op.flags.has(Flags::HALF_EXPONENT) && s == 1 && i.form == Form::E64;
         let kind = if exponent { Kind::F16 } else { i.op.src[s] };
         self.separator();
-        let pair = matches!(kind, Kind::V2F16 | Kind::V2Bf16);
-        let takes = (kind.takes_float_modifiers() || pair) && !i.op.flags.has(Flags::NO_MODS);
+        let takes = (kind.takes_float_modifiers() || i.op.takes_modifiers(s)) && !i.op.flags.has(Flags::NO_MODS);
         let neg = takes && i.mods.neg >> s & 1 == 1;
         let abs = takes && i.mods.abs >> s & 1 == 1;
         let sext = s < 2 && !takes && i.sdwa().is_some_and(|sdwa| sdwa.sext[s]);

@@ -169,6 +169,7 @@ pub(crate) mod rows_of_lanes;
 pub(crate) mod salu;
 pub(crate) mod scalar_flow;
 mod scalars;
+pub(crate) mod scaled_conversions;
 pub(crate) mod small_floats;
 pub(crate) mod smem;
 pub(crate) mod transcendental;
@@ -220,6 +221,7 @@ pub(crate) static TABLES: &[&[Op]] = &[
     small_floats::TABLE,
     brain::TABLE,
     rows_of_lanes::TABLE,
+    scaled_conversions::TABLE,
     packed::TABLE,
     mfma::TABLE,
     ds::TABLE,

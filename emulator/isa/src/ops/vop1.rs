@@ -71,7 +71,7 @@ pub(crate) static TABLE: &[Op] = &[
     row!(Vop1 v_sat_pk_u8_i16       0x4f ALL |a: u32| -> u16 { saturate_bytes(a) }),
     Op::new("v_swap_b32", crate::op::Family::Vop1, 0x51, crate::arch::ArchSet::ALL, levels!(w, i, _e, swap(w, i)))
         .operands(Kind::B32, super::kinds(&[Kind::B32])).with(Flags::VECTOR_SRC).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP).is(Action::Swap),
-    row!(Vop1 v_prng_b32            0x58 SINCE_950 |a: u32| -> u32 { a << 1 ^ if a >> 31 == 1 { 0xc5 } else { 0 } }),
+    row!(Vop1 v_prng_b32            0x58 SINCE_950 |a: u32| -> u32 { next_random(a) }),
     row!(Vop1 v_accvgpr_mov_b32     0x52 SINCE_90A |a: B32| -> B32 { a }).with(Flags::ACC_DST).with(Flags::ACC_SRC).with(Flags::E32_ONLY).with(Flags::NO_SDWA).with(Flags::NO_DPP).is(Action::Move),
 ];
 
@@ -84,6 +84,12 @@ impl Op {
         self.run = crate::op::Levels { base: run, v3: run, v4: run };
         self
     }
+}
+
+/// The next of a sequence of random words.
+#[inline(always)]
+pub(crate) fn next_random(word: u32) -> u32 {
+    word << 1 ^ if word >> 31 == 1 { 0xc5 } else { 0 }
 }
 
 /// The lowest active lane's value; lane 0's when none is active.

@@ -25,7 +25,7 @@ fn singles(random: &mut Seeded) -> [u32; LANES] {
 }
 
 /// The float of a format whose bits are nearest to those of a single, by all of its numbers: sign, exponent, mantissa, as IEEE 754 has them.
-fn nearest(x: f32, exponent: u32, mantissa: u32) -> u32 {
+pub(crate) fn nearest(x: f32, exponent: u32, mantissa: u32) -> u32 {
     let (bits, bias) = (exponent + mantissa, (1 << (exponent - 1)) - 1);
     let infinity = ((1u32 << exponent) - 1) << mantissa;
     let value = |code: u32| match code >> mantissa {

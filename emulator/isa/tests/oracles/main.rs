@@ -12,6 +12,7 @@ mod memory;
 mod modes;
 mod random_execution;
 mod random_words;
+mod scaled;
 mod scratch;
 mod seeded;
 mod semantics;

@@ -32,8 +32,16 @@ pub(crate) fn is_beyond_the_tables(text: &str) -> bool {
         || text.contains("sext(") && !text.contains("_sdwa")
         || text.starts_with("v_frexp_exp") && text.contains("_e64")
         || text.starts_with("v_pk_fmac_f16_sdwa")
+        // Bytes have no sign in the place of a single's.
+        || text.starts_with("v_cvt_scalef32_") && is_widened_with_modifiers(text)
         // It chooses parts of what has none.
         || text.starts_with("v_alignb") && text.contains("op_sel")
+}
+
+/// True for a conversion of codes of four and eight bits, whose register LLVM gives the modifiers of a single.
+fn is_widened_with_modifiers(text: &str) -> bool {
+    let from = ["fp8", "bf8", "fp4"].iter().any(|format| operation(text).ends_with(format));
+    from && text.split(", ").nth(1).is_some_and(|source| source.starts_with(['-', '|']) || source.starts_with("neg("))
 }
 
 /// What LLVM 22 lacks: packed sums in memory with a scalar base and accumulation registers.

@@ -94,6 +94,7 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("v_maximum3_", OF_THREE),
     ("v_pk_minimum3_", OF_THREE),
     ("v_pk_maximum3_", OF_THREE),
+    ("v_cvt_scalef32_", "its text calls functions that have none; `scaled` tests it"),
     ("v_permlane", OF_LANES),
     ("ds_read_b64_tr_", "it has no text; `cdna4` tests it"),
     ("ds_read_b96_tr_", "it has no text; `cdna4` tests it"),
