@@ -249,7 +249,7 @@ fn each(mask: u64, mut what: impl FnMut(usize)) {
 const GROUP: usize = 16;
 
 /// How the addresses follow each other in every group of a wave whose lanes are all active.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Pattern {
     /// Each lane has the dword after that of the lane before it.
     Row,
@@ -259,17 +259,32 @@ enum Pattern {
     Other,
 }
 
+/// Bytes from the first lane of a group to each of its lanes, where they are in a row.
+static STEPS: Vgpr = {
+    let mut steps = [0; LANES];
+    let mut l = 0;
+    while l < LANES {
+        steps[l] = 4 * (l % GROUP) as u32;
+        l += 1;
+    }
+    steps
+};
+
 #[inline(always)]
 fn pattern(at: &[u32; LANES], mask: u64) -> Pattern {
     if mask != u64::MAX {
         return Pattern::Other;
     }
+    // One loop over all lanes: of one over groups, compilers make gathers.
+    let mut firsts = [0; LANES];
+    for (firsts, group) in firsts.as_chunks_mut::<GROUP>().0.iter_mut().zip(at.as_chunks::<GROUP>().0) {
+        *firsts = [group[0]; GROUP];
+    }
     let (mut row, mut same) = (0, 0);
-    for group in at.chunks_exact(GROUP) {
-        for (l, a) in group.iter().enumerate() {
-            row |= a ^ group[0].wrapping_add(4 * l as u32);
-            same |= a ^ group[0];
-        }
+    for l in 0..LANES {
+        let ahead = at[l].wrapping_sub(firsts[l]);
+        row |= ahead ^ STEPS[l];
+        same |= ahead;
     }
     match (row, same) {
         (0, _) => Pattern::Row,
@@ -284,10 +299,13 @@ fn row(start: usize) -> Range<usize> {
     start..start + 4 * GROUP
 }
 
+/// The addresses of an access, the lanes that are active, and how the addresses follow each other.
+type Places<'a> = (&'a [u32; LANES], u64, Pattern);
+
 /// Reads dwords of each lane's address plus `offset` into the `words` of `dst`.
 #[inline(always)]
-fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Operand, words: Range<u32>, mask: u64) {
-    let (first, pattern) = (words.start, pattern(at, mask));
+fn load_words(w: &mut Wave, lds: &[u8], (at, mask, pattern): Places<'_>, offset: u32, dst: Operand, words: Range<u32>) {
+    let first = words.start;
     if pattern == Pattern::Other {
         let (from, count) = (|l: usize| at[l].wrapping_add(offset), words.len());
         match (count, w.vectors_mut(dst, words.end as usize)) {
@@ -322,10 +340,10 @@ fn load_words(w: &mut Wave, lds: &[u8], at: &[u32; LANES], offset: u32, dst: Ope
 
 /// Writes dwords of registers to each lane's address plus `offset`, lower lanes first.
 #[inline(always)]
-fn store_words(w: &Wave, lds: &mut [u8], at: &[u32; LANES], offset: u32, from: Operand, dwords: u32, mask: u64) {
+fn store_words(w: &Wave, lds: &mut [u8], (at, mask, pattern): Places<'_>, offset: u32, from: Operand, dwords: u32) {
     if dwords == 1 {
         let register = w.vector(from, 0);
-        if pattern(at, mask) != Pattern::Row {
+        if pattern != Pattern::Row {
             return each(mask, |l| put_word(lds, at[l].wrapping_add(offset), 0, register[l]));
         }
         for (lanes, at) in register.chunks_exact(GROUP).zip(at.chunks_exact(GROUP)) {
@@ -391,18 +409,20 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
             let (o0, o1) = offsets(i);
             let unit = u32::from(bytes) * u32::from(stride);
             let (lds, dwords) = (e.lds(), u32::from(bytes) / 4);
-            load_words(w, lds, &base, o0 * unit, i.dst, 0..dwords, exec);
-            load_words(w, lds, &base, o1 * unit, i.dst, dwords..2 * dwords, exec);
+            let places = (&base, exec, pattern(&base, exec));
+            load_words(w, lds, places, o0 * unit, i.dst, 0..dwords);
+            load_words(w, lds, places, o1 * unit, i.dst, dwords..2 * dwords);
             Flow::Next
         }
         Access::Store2(bytes, stride) => {
             let (o0, o1) = offsets(i);
             let unit = u32::from(bytes) * u32::from(stride);
             let (lds, dwords) = (e.lds(), u32::from(bytes) / 4);
-            store_words(w, lds, &base, o0 * unit, i.src[1], dwords, exec);
+            let places = (&base, exec, pattern(&base, exec));
+            store_words(w, lds, places, o0 * unit, i.src[1], dwords);
             // Of one place there is one write, of the first data. Source: CDNA3 ISA manual, "LDS Instruction Details".
             if o0 != o1 {
-                store_words(w, lds, &base, o1 * unit, i.src[2], dwords, exec);
+                store_words(w, lds, places, o1 * unit, i.src[2], dwords);
             }
             Flow::Next
         }
@@ -421,14 +441,18 @@ pub(crate) fn flat(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], m
 #[inline(always)]
 fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64) -> Flow {
     match i.op.access {
-        Access::Load(bytes @ 4.., _) => load_words(w, e.lds(), at, 0, i.dst, 0..u32::from(bytes) / 4, mask),
+        Access::Load(bytes @ 4.., _) => {
+            load_words(w, e.lds(), (at, mask, pattern(at, mask)), 0, i.dst, 0..u32::from(bytes) / 4);
+        }
         Access::Load(bytes, how) => {
             let mut part = [0; LANES];
             let lds = e.lds();
             each(mask, |l| part[l] = get(lds, at[l], usize::from(bytes)) as u32);
             fill_part(w, i.dst, bytes, how, &part, mask);
         }
-        Access::Store(bytes @ 4.., _) => store_words(w, e.lds(), at, 0, i.src[1], u32::from(bytes) / 4, mask),
+        Access::Store(bytes @ 4.., _) => {
+            store_words(w, e.lds(), (at, mask, pattern(at, mask)), 0, i.src[1], u32::from(bytes) / 4);
+        }
         Access::Store(bytes, how) => {
             let shift = if how == Fill::D16High { 16 } else { 0 };
             let part = w.vector(i.src[1], 0);
@@ -475,8 +499,14 @@ fn modify(
         new: impl Fn(u32, u32, u32) -> u32,
     ) {
         each(mask, |l| {
-            let value = word(lds, at[l], 0);
-            put_word(lds, at[l], 0, new(value, first[l], second[l]));
+            let start = at[l] as usize;
+            // Outside of the allocation, zero is read and nothing written.
+            let place = lds.get_mut(start..start + 4).and_then(|bytes| bytes.first_chunk_mut());
+            let value = place.as_ref().map_or(0, |place| u32::from_le_bytes(**place));
+            let new = new(value, first[l], second[l]);
+            if let Some(place) = place {
+                *place = new.to_le_bytes();
+            }
             old[l] = value;
         });
     }
@@ -564,7 +594,7 @@ mod tests {
         ] {
             for (mask, words) in [(u64::MAX, 1), (u64::MAX, 2), (u64::MAX, 4), (0x00ff_f0f0_1234_ffff, 1)] {
                 let mut w = Wave::new(crate::Arch::Gfx90a, 0, crate::wave::vgpr_file());
-                load_words(&mut w, &memory, &at, 8, place, 0..words, mask);
+                load_words(&mut w, &memory, (&at, mask, pattern(&at, mask)), 8, place, 0..words);
                 for (n, l) in (0..words).flat_map(|n| (0..LANES).map(move |l| (n, l))) {
                     let alone = word(&memory, at[l].wrapping_add(8), n);
                     let expected = if mask >> l & 1 == 1 { alone } else { 0 };
@@ -574,7 +604,7 @@ mod tests {
                     *w.vector_mut(data, n) = std::array::from_fn(|l| 0x0101_0101 * (l as u32 + 64 * n));
                 }
                 let (mut written, mut expected) = (memory.clone(), memory.clone());
-                store_words(&w, &mut written, &at, 8, data, words, mask);
+                store_words(&w, &mut written, (&at, mask, pattern(&at, mask)), 8, data, words);
                 each(mask, |l| {
                     for n in 0..words {
                         put_word(&mut expected, at[l].wrapping_add(8), n, w.vector(data, n)[l]);

@@ -71,31 +71,21 @@ impl Shape {
     }
 }
 
-/// Where a row of results begins.
-#[derive(Clone, Copy)]
-struct Place {
-    /// Which result of a lane.
-    result: u8,
-    /// The lane of its first column.
-    lane: u8,
-}
-
 /// A shape, and where its results are.
 struct Layout {
     shape: Shape,
-    /// Of each row of each block. No shape has more of them.
-    places: [Place; LANES],
+    /// Where each row of each block begins: results of a lane before it times their lanes, and its first lane. No shape has more rows.
+    places: [u16; LANES],
 }
 
 impl Layout {
     const fn new(shape: Shape) -> Layout {
-        let mut places = [Place { result: 0, lane: 0 }; LANES];
+        let mut places = [0; LANES];
         let mut at = 0;
         while at < shape.results() * LANES {
-            let (result, lane) = (at / LANES, at % LANES);
-            let (block, row, column) = shape.result(result, lane);
+            let (block, row, column) = shape.result(at / LANES, at % LANES);
             if column == 0 {
-                places[block * shape.m + row] = Place { result: result as u8, lane: lane as u8 };
+                places[block * shape.m + row] = at as u16;
             }
             at += 1;
         }
@@ -103,7 +93,7 @@ impl Layout {
     }
 
     /// Of a row of a block.
-    fn place(&self, block: usize, row: usize) -> Place {
+    fn place(&self, block: usize, row: usize) -> u16 {
         self.places[(block * self.shape.m + row) % LANES]
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! What is converted and summed is compiled once for each type and level of the host, not for each shape.
 
-use super::{Layout, Place};
+use super::Layout;
 use crate::arithmetic::Number;
 use crate::fp::F16;
 use crate::fp::small::{E4M3, E4M3Fnuz, E5M2, E5M2Fnuz, Format};
@@ -216,31 +216,33 @@ fn added<V: Sum, const COLUMNS: usize>(sums: [V; COLUMNS], a: V, b: &[V; COLUMNS
 }
 
 impl<V: Sum> Product<'_, V> {
-    /// Where the words of a run of results are, which begins at a multiple of its length: register, and number of the run.
+    /// Which run of the register file, and of the registers behind, a run of results is in, which begins at a multiple of its length.
     #[inline(always)]
-    fn words<const COLUMNS: usize>(&self, place: Place, column: usize) -> [(usize, usize); 2] {
-        let first = self.to + usize::from(place.result) * V::WORDS as usize;
-        let run = (usize::from(place.lane) + column) / COLUMNS % (LANES / COLUMNS);
-        [(first % VGPRS, run), ((first + V::WORDS as usize - 1) % VGPRS, run)]
+    fn place<const COLUMNS: usize>(&self, block: usize, row: usize, column: usize) -> usize {
+        let words = usize::from(self.layout.place(block, row)) + column;
+        // Where results take two registers, those of the upper words are between.
+        let registers = if V::WORDS == 2 { words / LANES * 2 * LANES + words % LANES } else { words };
+        (self.to * LANES + registers) / COLUMNS
     }
 
     #[inline(always)]
-    fn read<const COLUMNS: usize>(&self, registers: &Registers, place: Place, column: usize) -> [V; COLUMNS] {
-        let words = self.words::<COLUMNS>(place, column);
-        let [low, high] = words.map(|(n, run)| &registers[n].as_chunks::<COLUMNS>().0[run]);
+    fn read<const COLUMNS: usize>(&self, registers: &Registers, place: usize) -> [V; COLUMNS] {
+        let runs = registers.as_flattened().as_chunks::<COLUMNS>().0;
+        let word = |n: usize| &runs[(place + n * LANES / COLUMNS) % (VGPRS * LANES / COLUMNS)];
+        let (low, high) = (word(0), word(V::WORDS as usize - 1));
         let value =
             |c: usize| V::from_bits(u64::from(low[c]) | if V::WORDS == 2 { u64::from(high[c]) << 32 } else { 0 });
-        let sums: [V; COLUMNS] = std::array::from_fn(value);
-        sums.map(|sum| sum.at_least(self.least))
+        std::array::from_fn(|c| value(c).at_least(self.least))
     }
 
     #[inline(always)]
-    fn write<const COLUMNS: usize>(&self, registers: &mut Registers, place: Place, column: usize, sums: [V; COLUMNS]) {
-        let sums = sums.map(|sum| sum.at_least(self.least));
-        let [(low, run), (high, _)] = self.words::<COLUMNS>(place, column);
-        registers[low].as_chunks_mut::<COLUMNS>().0[run] = sums.map(|sum| sum.to_bits() as u32);
-        if V::WORDS == 2 {
-            registers[high].as_chunks_mut::<COLUMNS>().0[run] = sums.map(|sum| (sum.to_bits() >> 32) as u32);
+    fn write<const COLUMNS: usize>(&self, registers: &mut Registers, place: usize, sums: [V; COLUMNS]) {
+        let runs = registers.as_flattened_mut().as_chunks_mut::<COLUMNS>().0;
+        for n in 0..V::WORDS as usize {
+            let run = &mut runs[(place + n * LANES / COLUMNS) % (VGPRS * LANES / COLUMNS)];
+            for (word, sum) in run.iter_mut().zip(sums) {
+                *word = (sum.at_least(self.least).to_bits() >> (32 * n)) as u32;
+            }
         }
     }
 
@@ -278,7 +280,8 @@ macro_rules! tiles {
                     let from = from(block);
                     for column in (0..shape.n).step_by(COLUMNS) {
                         for first in (0..shape.m).step_by($rows) {
-                            $(let mut $row = self.read::<COLUMNS>(registers, self.layout.place(block, first + $n), column);)*
+                            let places: [usize; $rows] = std::array::from_fn(|n| self.place::<COLUMNS>(block, first + n, column));
+                            $(let mut $row = self.read::<COLUMNS>(registers, places[$n]);)*
                             for step in 0..steps {
                                 let a_lane = shape.lane(shape.m, from, first, step);
                                 let b_lane = shape.lane(shape.n, block, column, step);
@@ -288,7 +291,7 @@ macro_rules! tiles {
                                     $($row = added($row, a[$n], right(at, a_lane + $n, b_lane));)*
                                 }
                             }
-                            $(self.write(registers, self.layout.place(block, first + $n), column, $row);)*
+                            $(self.write(registers, places[$n], $row);)*
                         }
                     }
                 }
