@@ -468,13 +468,20 @@ pub(crate) fn carry(w: &mut Wave, i: &Inst, saturated: u32, f: impl Fn(u32, u32,
     words!(w, i, 0, u32 => a);
     words!(w, i, 1, u32 => b);
     let carried = lane_bits(if i.op.flags.has(Flags::MASK_IN) { mask_source(w, i, 2) } else { 0 });
-    // Sums and carries apart: pairs of them would not be vectors.
-    let (mut d, mut over) = ([0; LANES], [0; LANES]);
-    for l in 0..LANES {
-        let (sum, carry) = f(a.get(l), b.get(l), carried[l]);
-        (d[l], over[l]) = (sum, 0u32.wrapping_sub(carry.into()));
+    // By lanes that one host register has: what is between them is in no memory. Sums and carries apart: pairs of them would not
+    // be vectors.
+    const GROUP: usize = 16;
+    let (mut d, mut mask) = ([0; LANES], 0);
+    for (g, d) in d.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        let (mut sums, mut over) = ([0; GROUP], [0; GROUP]);
+        for l in 0..GROUP {
+            let lane = GROUP * g + l;
+            let (sum, carry) = f(a.get(lane), b.get(lane), carried[lane]);
+            (sums[l], over[l]) = (sum, 0u32.wrapping_sub(carry.into()));
+        }
+        *d = sums;
+        mask |= u64::from(signs_of(&over)) << (GROUP * g);
     }
-    let mask = mask_of_words(&over);
     if i.mods.clamp {
         replace(&mut d, mask, |_| saturated);
     }
