@@ -7,6 +7,7 @@ use std::path::Path;
 use amdgpu_code_object::container;
 use logdur_capture::CAPTURE_MAGIC;
 use logdur_journal::layout::RECORDS_MAGIC;
+use logdur_journal::packed;
 
 use super::output::file;
 
@@ -30,7 +31,7 @@ const KINDS: &[(Kind, &[&[u8]], &str)] = &[
         container::BEGINNINGS,
         "a program, a library or code, which `omniprobe isa` and `omniprobe cache ls` read",
     ),
-    (Kind::Log, &[b"kernel,", b"{\""], "a log, which `omniprobe summary` reads"),
+    (Kind::Log, &[b"kernel,", b"{\"", &packed::MAGIC], "a log, which `omniprobe summary` reads"),
     (Kind::Database, &[logdur_rocprof::database::MAGIC], "a database of rocpd, which `omniprobe summary` reads"),
 ];
 
@@ -45,6 +46,14 @@ pub(crate) fn named(path: &Path, expected: Kind) -> String {
 /// What a file seems to be.
 pub(crate) fn of(path: &Path) -> Option<Kind> {
     row(path).map(|(kind, ..)| *kind)
+}
+
+/// True for a log in records.
+pub(crate) fn is_packed(path: &Path) -> bool {
+    let mut begin = Vec::new();
+    // To open a pipe could wait for ever.
+    let opened = path.is_file().then(|| File::open(path).ok()).flatten();
+    opened.is_some_and(|file| file.take(BEGIN).read_to_end(&mut begin).is_ok()) && begin.starts_with(&packed::MAGIC)
 }
 
 fn row(path: &Path) -> Option<&'static (Kind, &'static [&'static [u8]], &'static str)> {

@@ -41,6 +41,8 @@ words! {
         CsvSafe = "csv-safe",
         /// One JSON object a line.
         Json = "json",
+        /// Finished records, which nobody formats while the application runs.
+        Records = "records",
     }
 }
 
@@ -168,7 +170,7 @@ settings! {
 
     /// Where rows go. Rows are appended to a file, which several processes may share; `%p` is the process id, `%r` the rank of MPI or SLURM, `%h` the name of the host. A value that is set but empty means `/dev/null`.
     log_location: LogLocation = "LOGDUR_LOG_LOCATION" ["`console` | FILE | `/dev/null`"] or (LogLocation::Console) "`console`: whole lines on standard output";
-    /// How rows are written. Spreadsheets take a cell that begins with `=`, `+`, `-`, `@` or a tab for a formula: `csv-safe` puts an apostrophe before it.
+    /// How rows are written. Spreadsheets take a cell that begins with `=`, `+`, `-`, `@` or a tab for a formula: `csv-safe` puts an apostrophe before it. `records` formats nothing while the application runs, and needs a file or a named pipe of its own: `omniprobe` reads it.
     log_format: Format = "LOGDUR_LOG_FORMAT" or (Format::Csv) "`csv`";
     /// Which names of kernels rows have: demangled, as `llvm-cxxfilt` spells them; the symbols of the code object; or both, the symbol in the column `symbol`.
     names: Names = "LOGDUR_NAMES" or (Names::Demangled) "`demangled`";

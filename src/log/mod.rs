@@ -32,6 +32,7 @@ use logdur_journal::clock::Line as ClockLine;
 use logdur_journal::columns::{self, Row};
 use logdur_journal::compare::{self, Subject};
 use logdur_journal::lines::Lines;
+use logdur_journal::packed::Source;
 use logdur_journal::{Fate, Filter, Naming, Operation, Process, Records, State, flag};
 use logdur_settings::{self as settings, HelloLine};
 use logdur_system::lock;
@@ -54,6 +55,9 @@ pub(crate) use writer::{format, naming};
 
 /// Rows are written together when there are this many bytes of them, or none left to add.
 const BATCH: usize = 256 << 10;
+/// The same for chunks of records: about as many rows as the cache of a processor has room for with their records, which are marked
+/// afterwards.
+const BATCH_OF_CHUNKS: usize = 64 << 10;
 /// How many records ahead a cache line is prefetched: the publisher and the reaper leave it in other caches.
 const AHEAD: usize = 16;
 /// Time between two checks for rows. A complete dispatch is in its record at once, and in the log after this time. A burst of
@@ -193,6 +197,7 @@ impl Log {
             stderr: Guarded::borrow(libc::STDERR_FILENO).ok(),
             off: Mutex::default(),
         };
+        lock(&log.writer).begin_chunks(log.process, log.naming);
         if let Some(run) = &settings.run {
             log.add(Line::Run(run.clone()));
         }
@@ -394,6 +399,7 @@ impl Log {
         let agent = interceptor.agent(queue.agent);
         let mut old = agent.filter(|a| queue.has_packets && access == Access::Full && a.clock.is_old());
         let clocks = Clocks { agent, host: interceptor.clock.line() };
+        let batch = if writer.is_packed() { BATCH_OF_CHUNKS } else { BATCH };
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
             record.ask_ahead(AHEAD);
@@ -412,7 +418,7 @@ impl Log {
                 State::InFlight | State::Logged => {}
             }
             at.advance();
-            if writer.buffer.len() >= BATCH {
+            if writer.buffer.len() >= batch {
                 // On to the next block first: once the one behind is emptied, it does not say any more which one follows.
                 let goes_on = at.record().is_some();
                 let flushed = writer.flush(patience, &interceptor.blocks);
@@ -451,34 +457,45 @@ impl Log {
             record.times().start.load(Ordering::Relaxed),
             record.times().end.load(Ordering::Relaxed)
         );
-        let times = columns::times(r, operation, record.times(), clocks.agent.and_then(|a| a.clock.line()));
+        let clock = clocks.agent.and_then(|a| a.clock.line());
+        let times = columns::times(r, operation, record.times(), clock);
         if times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
             record.add_flags(flag::NO_TIMES);
         }
-        let [name, symbol] = kernel.map_or(["", ""], |k| k.in_rows(self.naming).each_ref().map(String::as_str));
+        if let Some(times) = times.filter(|_| operation == Operation::Dispatch) {
+            self.totals.add(shape.kernel, queue.agent, times);
+        }
+        let name = || kernel.map_or(["", ""], |k| k.in_rows(self.naming).each_ref().map(String::as_str));
+        let is_compared = self.swaps.is_some_and(|swaps| swaps.compares(shape.kernel));
+        let measured = times.filter(|_| is_compared).map(|(start, end)| {
+            let [kernel_name, _] = name();
+            let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
+            let subject = Subject { kernel: kernel_name.to_owned(), agent: queue.agent, shape };
+            let replaced = kernel.map_or(String::new(), |k| k.kernel.replaced.clone());
+            Box::new(Measured { subject, replaced, nanoseconds: end.saturating_sub(start) })
+        });
+        let number = record.block.get().queue();
+        if writer.is_packed() && !writer.sink.is_nowhere() {
+            let times = record.times();
+            let source =
+                Source { record: r, times, queue: number, agent: queue.agent, host: clocks.host, clock, late: None };
+            writer.pack(record, &source, kernel, measured);
+            return;
+        }
+        let [kernel_name, symbol] = name();
         let row = Row {
-            kernel: name,
+            kernel: kernel_name,
             symbol,
             known: kernel.map(|k| &k.kernel),
             process: self.process,
             dispatch: columns::dispatch(r, operation, clocks.host),
             times,
             agent: queue.agent,
-            queue: record.block.get().queue(),
+            queue: number,
             shape,
             record: r,
             late: None,
         };
-        if let Some(times) = row.times.filter(|_| operation == Operation::Dispatch) {
-            self.totals.add(shape.kernel, queue.agent, times);
-        }
-        let is_compared = self.swaps.is_some_and(|swaps| swaps.compares(shape.kernel));
-        let measured = row.times.filter(|_| is_compared).map(|(start, end)| {
-            let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
-            let subject = Subject { kernel: row.kernel.to_owned(), agent: queue.agent, shape };
-            let replaced = kernel.map_or(String::new(), |k| k.kernel.replaced.clone());
-            Box::new(Measured { subject, replaced, nanoseconds: end.saturating_sub(start) })
-        });
         if !writer.sink.is_nowhere() {
             writer.formatted.write(&mut writer.buffer, &row);
         }

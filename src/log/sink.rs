@@ -1,6 +1,6 @@
-//! Where lines go.
+//! Where lines go, or the chunks of a log in records.
 //!
-//! A sink writes whole lines only. Files are opened for appending and written in few, large calls, so that several processes can share
+//! A sink writes whole lines only, or whole chunks. Files are opened for appending and written in few, large calls, so that several processes can share
 //! them. Pipes get pieces that Linux writes atomically, or lines that are longer than that while no other process writes. Nothing here waits longer than its caller's [`Patience`]: a pipe without a
 //! reader and a full disk are errors, and the lines are written later.
 
@@ -84,7 +84,8 @@ pub(crate) struct LogFile {
 /// The first line. A log that is a regular file gets it when it is opened, another before its first line.
 #[derive(Debug)]
 struct Header {
-    text: String,
+    text: Vec<u8>,
+    lines: Lines,
     written: usize,
     /// The last line behind it is not whole yet.
     in_line: bool,
@@ -131,13 +132,9 @@ impl Sink {
     /// second value. It is tried again if the reason may go away; otherwise the sink is nowhere. `keep` lets it have a
     /// descriptor of its own.
     pub(crate) fn open(settings: &Interceptor, keep: bool) -> (Sink, Option<String>) {
-        let header = Header {
-            text: Lines::of(format(settings)).header(),
-            written: 0,
-            in_line: false,
-            after: None,
-            is_due: false,
-        };
+        let lines = Lines::of(format(settings));
+        let header =
+            Header { text: lines.header().into_bytes(), lines, written: 0, in_line: false, after: None, is_due: false };
         match &settings.log_location {
             LogLocation::Nowhere => (Sink::Nowhere, None),
             LogLocation::Console => Sink::console(libc::STDOUT_FILENO, None, header, keep),
@@ -179,6 +176,14 @@ impl Sink {
     }
 
     fn console(number: RawFd, path: Option<PathBuf>, header: Header, keep: bool) -> (Sink, Option<String>) {
+        if header.lines.are_packed() {
+            let text = format!(
+                "a log in records needs a file or a named pipe of its own, which {} names; it does not go to what is open already: there are \
+                 no rows",
+                Interceptor::log_location
+            );
+            return (Sink::Nowhere, Some(text));
+        }
         match (if keep { Guarded::duplicate } else { Guarded::borrow })(number) {
             Ok(stdout) => (Sink::Console(Console { number, path, stdout, header }), None),
             Err(error) => {
@@ -247,6 +252,11 @@ impl Sink {
         }
     }
 
+    /// What was remembered.
+    pub(crate) fn preamble(&self) -> &[u8] {
+        if let Sink::File(file) = self { &file.preamble } else { &[] }
+    }
+
     /// Looks at a regular file before it is written: true if others have deleted or shortened it since the last look. It begins anew,
     /// or will.
     pub(crate) fn began_anew(&mut self) -> bool {
@@ -274,7 +284,7 @@ impl Sink {
         let written = write_lines(to, header, lines, is_console && !header.in_line, patience);
         let before = written.as_ref().err().map_or(lines.len(), |unwritten| unwritten.before);
         if before > 0 {
-            header.in_line = lines[before - 1] != b'\n';
+            header.in_line = !header.lines.end_before(lines, before);
         }
         header.after = if is_console { written_by_process() } else { None };
         // The turn lasts while a line is not whole: nobody else can write to a pipe that is full.
@@ -294,6 +304,7 @@ fn write_lines(
     patience: Patience,
 ) -> Result<(), Unwritten> {
     let size = if to.may_block() { PIPE_PIECE } else { FILE_PIECE };
+    let pieces = |left, size| pieces(header.lines, left, size);
     // What a pipe or a terminal has got last cannot be read: an empty line is no harm.
     let is_in_line = || {
         if to.may_block() { header.after.is_none() || header.after != written_by_process() } else { to.is_in_line() }
@@ -309,7 +320,7 @@ fn write_lines(
         *done += all.saturating_sub(1);
         written
     };
-    let rest = if header.is_due { &header.text.as_bytes()[header.written..] } else { &[] };
+    let rest = if header.is_due { &header.text[header.written..] } else { &[] };
     if !rest.is_empty() {
         write(rest, &mut header.written).map_err(|error| Unwritten { error, before: 0 })?;
     }
@@ -364,15 +375,20 @@ impl LogFile {
         let open = match self.open.take().filter(Guarded::is_ours).filter(is_there).filter(is_whole) {
             Some(open) => open,
             None => {
-                let text = self.header.text.as_bytes();
+                let text = self.header.text.as_slice();
                 // An earlier version has other columns.
                 let is_other =
                     length == 0 && appended::header(&self.path).is_some_and(|first| !text.starts_with(&first));
-                let open = open_log(&self.path, (text, is_other), &self.preamble).inspect_err(|_| {
-                    // What it had is gone, whenever it can be opened again.
-                    self.began_anew |= is_deleted;
-                })?;
+                let open =
+                    open_log(&self.path, self.header.lines, (text, is_other), &self.preamble).inspect_err(|_| {
+                        // What it had is gone, whenever it can be opened again.
+                        self.began_anew |= is_deleted;
+                    })?;
                 self.began_anew |= is_deleted || !is_whole(&open);
+                if self.header.lines.are_packed() && open.may_block() {
+                    // A pipe's new reader has no names.
+                    self.header.text.clone_from(&self.preamble);
+                }
                 // A pipe's new reader gets it, too.
                 self.header.written = if open.may_block() { 0 } else { self.header.text.len() };
                 open
@@ -383,11 +399,11 @@ impl LogFile {
 }
 
 /// Opens a log. A regular file that is empty gets the header and the lines behind it; one that begins with another header gets this one, too.
-fn open_log(path: &Path, (header, is_other): (&[u8], bool), preamble: &[u8]) -> io::Result<Guarded> {
+fn open_log(path: &Path, lines: Lines, (header, is_other): (&[u8], bool), preamble: &[u8]) -> io::Result<Guarded> {
     let _quiet = Quiet::new();
     // A named pipe that has no reader would be waited for, and so would a terminal's line.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    let mut file = appended::open_log(path, false, flags)?;
+    let mut file = appended::open_log(path, lines, false, flags)?;
     if header.len() + preamble.len() == 0 || !file.metadata()?.is_file() {
         return Guarded::of(&file);
     }
@@ -417,17 +433,12 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// Cuts lines into pieces of whole lines, each of at most `size` bytes if its lines allow.
-fn pieces(mut lines: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
+fn pieces(form: Lines, mut lines: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
-        let ends = |bytes: &[u8]| bytes.iter().rposition(|&b| b == b'\n').map(|at| at + 1);
-        let end = match lines.len() {
-            0 => return None,
-            length if length <= size => length,
-            _ => ends(&lines[..size])
-                .or_else(|| lines.iter().position(|&b| b == b'\n').map(|at| at + 1))
-                .unwrap_or(lines.len()),
-        };
-        let (piece, rest) = lines.split_at(end);
+        if lines.is_empty() {
+            return None;
+        }
+        let (piece, rest) = lines.split_at(form.piece(lines, size));
         lines = rest;
         Some(piece)
     })
@@ -475,7 +486,13 @@ fn write_all(to: &Guarded, mut bytes: &[u8], done: &mut usize, patience: Patienc
 mod tests {
     use std::os::fd::FromRawFd;
 
+    use logdur_journal::lines::Format;
+
     use super::*;
+
+    fn csv() -> Lines {
+        Lines::of(Format::Csv)
+    }
 
     fn pipe() -> (File, Sink) {
         let mut ends = [0; 2];
@@ -483,7 +500,7 @@ mod tests {
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
         // SAFETY: both descriptors were just made.
         let [reader, writer] = ends.map(|end| unsafe { File::from_raw_fd(end) });
-        let header = Header { text: String::new(), written: 0, in_line: false, after: None, is_due: true };
+        let header = Header { text: Vec::new(), lines: csv(), written: 0, in_line: false, after: None, is_due: true };
         (reader, Sink::Console(Console { number: 1, path: None, stdout: Guarded::of(&writer).unwrap(), header }))
     }
 
@@ -541,7 +558,8 @@ mod tests {
     fn a_log_that_others_delete_or_shorten_begins_anew_with_what_stands_at_its_beginning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.csv");
-        let header = Header { text: "header\n".to_owned(), written: 0, in_line: false, after: None, is_due: true };
+        let header =
+            Header { text: b"header\n".to_vec(), lines: csv(), written: 0, in_line: false, after: None, is_due: true };
         let (open, preamble, length) = (None, Vec::new(), 0);
         let file = LogFile { path: path.clone(), open, header, preamble, length, began_anew: false, stays_open: true };
         let mut sink = Sink::File(file);
@@ -564,7 +582,7 @@ mod tests {
     #[test]
     fn pieces_are_whole_lines() {
         let cut = |text: &'static str, size| {
-            pieces(text.as_bytes(), size).map(|p| std::str::from_utf8(p).unwrap()).collect::<Vec<_>>()
+            pieces(csv(), text.as_bytes(), size).map(|p| std::str::from_utf8(p).unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(cut("ab\ncd\nef\n", 6), ["ab\ncd\n", "ef\n"]);
         assert_eq!(cut("abcdefgh\nij\n", 4), ["abcdefgh\n", "ij\n"]);

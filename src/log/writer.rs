@@ -9,8 +9,9 @@ use std::time::Instant;
 use logdur_intercept::blocks::{Blocks, RecordRef};
 use logdur_journal::compare::{Comparisons, Subject};
 use logdur_journal::lines::{Format, Lines};
+use logdur_journal::packed::{Packer, Source};
 use logdur_journal::rows::Rows;
-use logdur_journal::{Fate, Naming, Records};
+use logdur_journal::{Fate, Naming, Process, Records};
 use logdur_settings as settings;
 
 use super::Line;
@@ -27,6 +28,8 @@ pub(super) struct Writer {
     /// Those that wait for the first dispatch.
     pub(super) held: Vec<Line>,
     pub(super) formatted: Rows,
+    /// Present if rows are not formatted, but chunks of records.
+    packer: Option<Packer>,
     pub(super) buffer: Vec<u8>,
     rows: Vec<PendingRow>,
     records: &'static Records,
@@ -62,7 +65,7 @@ pub(super) struct Ran {
 
 struct PendingRow {
     record: RecordRef,
-    /// Where its line ends in the buffer.
+    /// Where its line ends in the buffer, or its chunk; [`OPEN`] while that is not closed.
     end: usize,
     measured: Option<Box<Measured>>,
 }
@@ -73,6 +76,9 @@ pub(super) struct Measured {
     pub(super) replaced: String,
     pub(super) nanoseconds: u64,
 }
+
+/// The end of a chunk that is not closed.
+const OPEN: usize = usize::MAX;
 
 /// What became of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +112,7 @@ impl Writer {
             mail,
             held: Vec::new(),
             formatted: Rows::new(lines),
+            packer: lines.are_packed().then(|| Packer::new(records.header().stream())),
             buffer,
             rows: Vec::new(),
             records,
@@ -118,15 +125,62 @@ impl Writer {
         }
     }
 
+    /// True if rows are chunks of records.
+    pub(super) fn is_packed(&self) -> bool {
+        self.packer.is_some()
+    }
+
+    /// Says in chunks whose rows they are; each file has this before them.
+    pub(super) fn begin_chunks(&mut self, process: Process, naming: Naming) {
+        if let Some(packer) = &self.packer {
+            let before = self.buffer.len();
+            packer.begin(&mut self.buffer, process, naming);
+            self.sink.remember(&self.buffer[before..]);
+        }
+    }
+
+    /// Adds the row of a record to the chunk that is open.
+    pub(super) fn pack(
+        &mut self,
+        record: RecordRef,
+        source: &Source<'_>,
+        kernel: Option<&'static KnownKernel>,
+        measured: Option<Box<Measured>>,
+    ) {
+        if self.packer.as_ref().is_some_and(|packer| packer.must_close(source)) {
+            self.close_chunk();
+        }
+        let Some(packer) = &mut self.packer else { return };
+        let is_full = packer.row(&mut self.buffer, source, kernel.map(|known| &known.kernel));
+        self.ends_at(record, OPEN, measured);
+        if is_full {
+            self.close_chunk();
+        }
+    }
+
+    /// Closes the chunk that is open.
+    fn close_chunk(&mut self) {
+        let Some(packer) = &mut self.packer else { return };
+        if let Some(names) = packer.close(&mut self.buffer) {
+            self.sink.remember(&names);
+        }
+        let end = self.buffer.len();
+        self.rows.iter_mut().rev().take_while(|row| row.end == OPEN).for_each(|row| row.end = end);
+    }
+
     /// Says that the buffer ends with the row of a record.
     pub(super) fn ends_row(&mut self, record: RecordRef, measured: Option<Box<Measured>>) {
+        self.ends_at(record, self.buffer.len(), measured);
+    }
+
+    fn ends_at(&mut self, record: RecordRef, end: usize, measured: Option<Box<Measured>>) {
         if self.rows.is_empty() && self.blocked.is_none() {
             // From here on, recovery has to look for the rows that the log has already.
             self.records.header().set_log_bytes(self.sink.length());
         }
         // Now, while the record is in the cache; the log gets the row later, or never.
         record.set_fate(Fate::Writing);
-        self.rows.push(PendingRow { record, end: self.buffer.len(), measured });
+        self.rows.push(PendingRow { record, end, measured });
     }
 
     /// The kernel with a number. Neighbouring rows mostly have the same one, and a number stands for one kernel for ever.
@@ -196,6 +250,7 @@ impl Writer {
 
     /// The same, but for that limit.
     pub(super) fn flush_or_keep(&mut self, patience: Patience) -> Flushed {
+        self.close_chunk();
         if self.buffer.is_empty() && self.rows.is_empty() {
             return Flushed::All;
         }
@@ -204,8 +259,9 @@ impl Writer {
             return Flushed::All;
         }
         if self.torn {
-            self.buffer.insert(0, b'\n');
-            self.rows.iter_mut().for_each(|row| row.end += 1);
+            let end = self.lines.give_up();
+            self.rows.iter_mut().for_each(|row| row.end += end.len());
+            self.buffer.splice(0..0, end);
             self.torn = false;
         }
         let result = self.sink.write(&self.buffer, patience);
@@ -236,7 +292,7 @@ impl Writer {
         }
         self.rows.iter_mut().for_each(|row| row.end -= bytes);
         if bytes > 0 {
-            self.in_line = self.buffer[bytes - 1] != b'\n';
+            self.in_line = !self.lines.end_before(&self.buffer, bytes);
         }
         self.buffer.drain(..bytes);
     }
@@ -271,11 +327,18 @@ impl Writer {
     /// Counts the rows that are left as unwritten.
     fn give_up(&mut self) {
         self.dropped += self.rows.len() as u64;
+        if let Some(packer) = &mut self.packer {
+            packer.forget(self.rows.len() as u64);
+        }
         for row in self.rows.drain(..) {
             row.record.set_fate(Fate::Unwritten);
         }
         self.torn = self.in_line;
         self.buffer.clear();
+        if self.is_packed() {
+            // Later chunks need names that may have been given up, too.
+            self.buffer.extend_from_slice(self.sink.preamble());
+        }
     }
 }
 
@@ -294,5 +357,6 @@ pub(crate) fn format(settings: &settings::Interceptor) -> Format {
         settings::Format::Csv => Format::Csv,
         settings::Format::CsvSafe => Format::CsvSafe,
         settings::Format::Json => Format::Json,
+        settings::Format::Records => Format::Records,
     }
 }

@@ -30,6 +30,8 @@ const BLOCK_RECORDS: usize = if cfg!(loom) { 2 } else { logdur_journal::BLOCK_RE
 
 /// Whose cache line is asked for together.
 const PROGRESS_OF_A_LINE: usize = 64 / size_of::<Progress>();
+/// The same for times.
+const TIMES_OF_A_LINE: usize = 64 / size_of::<Times>();
 
 /// The free blocks. References to records stay readable: of a block that is not needed, all but the addresses and two pages goes back
 /// to the system.
@@ -365,6 +367,9 @@ impl RecordRef {
         let slot = self.slot + later;
         let Some(record) = self.block.get().records.get(slot) else { return };
         prefetch_for_write(record);
+        if slot.is_multiple_of(TIMES_OF_A_LINE) {
+            prefetch_for_write(&self.block.get().times[slot]);
+        }
         if slot.is_multiple_of(PROGRESS_OF_A_LINE) {
             prefetch_for_write(&self.block.own().progress[slot]);
         }

@@ -8,6 +8,9 @@ use std::path::Path;
 
 use logdur_system::path::Target;
 
+use crate::lines::Lines;
+use crate::packed;
+
 /// How a log begins, or the rest of one whose beginning was cut off.
 const BEGINS: &[&[u8]] = &[
     b"kernel,",
@@ -54,21 +57,21 @@ pub fn open(path: &Path, reads: bool, flags: i32) -> io::Result<File> {
     OpenOptions::new().read(reads).append(true).create(true).custom_flags(flags | follows).open(place)
 }
 
-/// Opens a log for appending.
+/// Opens a log of such lines for appending.
 ///
 /// # Errors
 /// As for [`open`], or when it is a regular file that has something else in it.
-pub fn open_log(path: &Path, reads: bool, flags: i32) -> io::Result<File> {
+pub fn open_log(path: &Path, lines: Lines, reads: bool, flags: i32) -> io::Result<File> {
     // Before it is made, or a pipe opened.
-    may_be_log(path)?;
+    may_be_log(path, lines)?;
     open(path, reads, flags)
 }
 
-/// Looks whether a file is a log, or may become one.
+/// Looks whether a file is a log of such lines, or may become one. All lines of text go together, chunks do not go with them.
 ///
 /// # Errors
 /// When it is a regular file that has something else in it.
-pub fn may_be_log(path: &Path) -> io::Result<()> {
+pub fn may_be_log(path: &Path, lines: Lines) -> io::Result<()> {
     let Target::File(place) = Target::of(path)? else { return Ok(()) };
     if !fs::metadata(&place).is_ok_and(|data| data.is_file() && data.len() > 0) {
         return Ok(());
@@ -77,13 +80,24 @@ pub fn may_be_log(path: &Path) -> io::Result<()> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(&place);
     // A log that this user may write and not read is taken as it is.
     let Ok(file) = opened else { return Ok(()) };
-    if file.take(BEGIN).read_to_end(&mut begin).is_err() || is_of_log(&begin) {
+    if file.take(BEGIN).read_to_end(&mut begin).is_err() {
         return Ok(());
     }
+    let (is_text, is_packed) = (is_of_log(&begin), is_packed(&begin));
+    let expected = match lines.are_packed() {
+        true if is_packed => return Ok(()),
+        false if is_text => return Ok(()),
+        true if is_text => "a log in records or an empty file, found a log in text",
+        false if is_packed => "a log in text or an empty file, found a log in records",
+        _ => "a log or an empty file, found one",
+    };
     let shown = begin.get(..SHOWN).unwrap_or(&begin).escape_ascii();
-    Err(io::Error::other(format!(
-        "expected a log or an empty file, found one that begins with \"{shown}\": nothing is appended to it"
-    )))
+    Err(io::Error::other(format!("expected {expected} that begins with \"{shown}\": nothing is appended to it")))
+}
+
+/// True for the beginning of a log of chunks.
+pub fn is_packed(begin: &[u8]) -> bool {
+    !begin.is_empty() && (begin.starts_with(&packed::MAGIC) || packed::MAGIC.starts_with(begin))
 }
 
 /// The header that a log in CSV begins with, and the end of its line.
@@ -115,7 +129,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::lines::{Format, Lines};
+    use crate::lines::Format;
 
     use super::*;
 
@@ -125,7 +139,7 @@ mod tests {
         let path = folder.path().join("file");
         let said = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
-            let opened = open_log(&path, false, 0).map(drop);
+            let opened = open_log(&path, Lines::of(Format::Csv), false, 0).map(drop);
             assert_eq!(fs::read(&path).unwrap(), bytes);
             opened.map_err(|error| error.to_string())
         };
@@ -160,6 +174,36 @@ mod tests {
         assert_eq!(header(&path), None);
         fs::write(&path, "kernel,dispatch\n\"f\",1\n").unwrap();
         assert_eq!(header(&path).as_deref(), Some(&b"kernel,dispatch\n"[..]));
-        assert_eq!(open_log(Path::new("/dev/null"), false, 0).map(drop).map_err(|error| error.to_string()), Ok(()));
+        assert_eq!(
+            open_log(Path::new("/dev/null"), Lines::of(Format::Csv), false, 0)
+                .map(drop)
+                .map_err(|error| error.to_string()),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn chunks_and_text_are_not_mixed_in_one_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let said = |bytes: &[u8], format| {
+            fs::write(&path, bytes).unwrap();
+            may_be_log(&path, Lines::of(format)).map_err(|error| error.to_string())
+        };
+        let mut chunk = Vec::new();
+        Lines::of(Format::Records).notice(&mut chunk, "x");
+        for begin in [&chunk[..], &chunk[..3], b""] {
+            assert_eq!(said(begin, Format::Records), Ok(()));
+        }
+        let text = said(b"kernel,dispatch\n", Format::Records).unwrap_err();
+        assert!(
+            text.starts_with("expected a log in records or an empty file, found a log in text that begins"),
+            "{text}"
+        );
+        for format in [Format::Csv, Format::Json, Format::CsvSafe] {
+            let packed = said(&chunk, format).unwrap_err();
+            assert!(packed.starts_with("expected a log in text or an empty file, found a log in records"), "{packed}");
+        }
+        assert!(said(b"\x7fELF", Format::Records).unwrap_err().starts_with("expected a log or an empty file"));
     }
 }

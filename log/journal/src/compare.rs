@@ -12,6 +12,9 @@ const MOST: usize = 1 << 16;
 /// Standard deviations on both sides that hold 97.5 % of a normal distribution: two intervals hold together for 95 %.
 const DEVIATIONS: f64 = 2.241_4;
 
+/// The verdict of a comparison of times that are no hardware's.
+pub(crate) const EMULATED: &str = "emulated time, no verdict";
+
 /// Durations in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
@@ -89,7 +92,7 @@ impl Ratio {
     /// What follows from it.
     pub fn verdict(&self, emulated: bool) -> &'static str {
         match self.interval {
-            _ if emulated => "emulated time, no verdict",
+            _ if emulated => EMULATED,
             None => "too few dispatches",
             Some((_, high)) if high < 1.0 => "faster",
             Some((low, _)) if low > 1.0 => "slower",

@@ -17,7 +17,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::names::UNKNOWN;
+use crate::names::{Kernel, Operation, Registers, UNKNOWN};
+use crate::process;
 
 /// Bytes before the first chunk, a multiple of the page.
 pub const HEADER_BYTES: usize = 4 * 4096;
@@ -26,7 +27,7 @@ pub const RECORDS_MAGIC: [u8; 8] = *b"LDRECORD";
 /// The same, as it is stored.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(RECORDS_MAGIC);
 /// Of the layout: a reader takes its own version only.
-pub(crate) const VERSION: u32 = 12;
+pub(crate) const VERSION: u32 = 13;
 /// `CHNK`, as bytes in the file.
 pub(crate) const CHUNK_MAGIC: u32 = u32::from_ne_bytes(*b"CHNK");
 /// Where chunks may begin.
@@ -207,6 +208,8 @@ pub struct Header {
     pub(crate) private_blocks: AtomicU64,
     /// Bytes of the log before the rows that are being written.
     pub(crate) log_bytes: AtomicU64,
+    /// What tells the rows of this program in this process from others in a log of chunks.
+    pub(crate) stream: AtomicU64,
     /// What is counted beside dispatches.
     pub(crate) events: [AtomicU64; 8],
     /// Number of the next dispatch.
@@ -252,6 +255,11 @@ impl Header {
         self.doorbells.iter().fold(0, |sum, doorbell| sum.saturating_add(doorbell.unsubmitted()))
     }
 
+    /// What tells the rows of this program in this process from those of others, in a log of [chunks](crate::packed).
+    pub fn stream(&self) -> u64 {
+        self.stream.load(Ordering::Relaxed)
+    }
+
     /// How long the log is before the rows that are about to be written.
     pub fn set_log_bytes(&self, bytes: u64) {
         self.log_bytes.store(bytes, Ordering::Release);
@@ -283,17 +291,18 @@ impl Header {
         self.block_bytes.store(crate::BLOCK_BYTES as u32, Ordering::Relaxed);
         self.pid.store(pid, Ordering::Relaxed);
         self.start_time.store(start_time, Ordering::Relaxed);
+        self.stream.store(process::unique(), Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
     }
 }
 
-/// Writes the body of a chunk.
+/// Writes the body of a chunk, in little-endian order.
 #[derive(Debug, Default)]
 pub(crate) struct Body(Vec<u8>);
 
 impl Body {
     pub(crate) fn number(mut self, number: u32) -> Body {
-        self.0.extend_from_slice(&number.to_ne_bytes());
+        self.0.extend_from_slice(&number.to_le_bytes());
         self
     }
 
@@ -306,6 +315,16 @@ impl Body {
         self = self.number(text.len() as u32);
         self.0.extend_from_slice(text);
         self
+    }
+
+    /// What [`Fields::kernel`] reads.
+    pub(crate) fn kernel(self, number: u32, kernel: &Kernel) -> Body {
+        let Registers { vgprs, agprs, sgprs } = kernel.registers;
+        let body = [kernel.kernarg_size, vgprs, agprs, sgprs]
+            .into_iter()
+            .fold(self.number(number).number(kernel.operation as u32), Body::known);
+        let texts = [&kernel.symbol, &kernel.replaced, &kernel.code];
+        texts.into_iter().fold(body, |body, text| body.text(text.as_bytes()))
     }
 
     pub(crate) fn bytes(self) -> Vec<u8> {
@@ -321,12 +340,22 @@ impl<'a> Fields<'a> {
     pub(crate) fn number(&mut self) -> Option<u32> {
         let (number, rest) = self.0.split_first_chunk::<4>()?;
         self.0 = rest;
-        Some(u32::from_ne_bytes(*number))
+        Some(u32::from_le_bytes(*number))
     }
 
     /// What [`Body::known`] wrote.
     pub(crate) fn known(&mut self) -> Option<Option<u32>> {
         Some(Some(self.number()?).filter(|number| *number != UNKNOWN))
+    }
+
+    /// A kernel and its number.
+    pub(crate) fn kernel(&mut self) -> Option<(u32, Kernel)> {
+        let (number, operation) = (self.number()?, Operation::of(self.number()?)?);
+        let kernarg_size = self.known()?;
+        let registers = Registers { vgprs: self.known()?, agprs: self.known()?, sgprs: self.known()? };
+        let [symbol, replaced, code] =
+            [self.text()?, self.text()?, self.text()?].map(|text| String::from_utf8_lossy(text).into_owned());
+        Some((number, Kernel { operation, symbol, kernarg_size, registers, replaced, code }))
     }
 
     pub(crate) fn text(&mut self) -> Option<&'a [u8]> {

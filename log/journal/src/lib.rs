@@ -16,6 +16,7 @@ pub mod left;
 pub mod lines;
 pub mod markers;
 pub mod names;
+pub mod packed;
 pub mod pages;
 pub mod process;
 mod record;

@@ -1,12 +1,14 @@
-//! How lines are written: comma-separated values (RFC 4180) or one JSON object a line.
+//! How lines are written: comma-separated values (RFC 4180), one JSON object a line, or chunks of finished records.
 
 use std::io::Write;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use logdur_system::text::{escaped, shell_word};
 
 use crate::columns::{COLUMNS, Cell, Row};
 use crate::compare::Comparison;
+use crate::packed;
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,15 @@ pub enum Format {
     Json = 1,
     /// Comma-separated values with an apostrophe before texts that spreadsheets would take for formulas.
     CsvSafe = 2,
+    /// [Chunks](crate::packed) of finished records. A line that is no row is a chunk of its own, with the text that JSON has.
+    Records = 3,
+}
+
+impl Format {
+    /// Itself, or CSV in place of chunks where people look at it.
+    pub fn shown(self, to_people: bool) -> Format {
+        if to_people && self == Format::Records { Format::Csv } else { self }
+    }
 }
 
 /// The line of a file whose texts have an apostrophe before them where [`Format::CsvSafe`] puts one.
@@ -47,7 +58,7 @@ impl Lines {
         match self.0 {
             Format::Csv => names() + "\n",
             Format::CsvSafe => format!("{}\n{SAFE}\n", names()),
-            Format::Json => String::new(),
+            Format::Json | Format::Records => String::new(),
         }
     }
 
@@ -65,7 +76,7 @@ impl Lines {
         match self.0 {
             Format::Csv | Format::CsvSafe if position == 0 => {}
             Format::Csv | Format::CsvSafe => to.push(b','),
-            Format::Json => {
+            Format::Json | Format::Records => {
                 to.extend_from_slice(if position == 0 { b"{\"" } else { b",\"" });
                 to.extend_from_slice(COLUMNS[position].name.as_bytes());
                 to.extend_from_slice(b"\":");
@@ -73,10 +84,11 @@ impl Lines {
         }
     }
 
-    pub(crate) fn cell(self, to: &mut Vec<u8>, cell: &Cell<'_>) {
+    /// A cell.
+    pub fn cell(self, to: &mut Vec<u8>, cell: &Cell<'_>) {
         match self.0 {
             Format::Csv | Format::CsvSafe => csv_cell(to, cell, self.0 == Format::CsvSafe),
-            Format::Json => json_cell(to, cell),
+            Format::Json | Format::Records => json_cell(to, cell),
         }
     }
 
@@ -84,15 +96,69 @@ impl Lines {
     pub(crate) fn end_row(self, to: &mut Vec<u8>) {
         to.extend_from_slice(match self.0 {
             Format::Csv | Format::CsvSafe => b"\n",
-            Format::Json => b"}\n",
+            Format::Json | Format::Records => b"}\n",
         });
+    }
+
+    /// Where a line that is no row is written.
+    fn line(self, to: &mut Vec<u8>) -> Said<'_> {
+        let chunk = self.are_packed().then(|| packed::open_line(to));
+        Said { to, chunk }
+    }
+
+    /// A line of another version, as JSON has it.
+    pub(crate) fn other(self, to: &mut Vec<u8>, json: &str) {
+        let mut line = self.line(to);
+        _ = match self.0 {
+            Format::Csv | Format::CsvSafe => writeln!(line, "# other: {json}"),
+            Format::Json | Format::Records => writeln!(line, "{json}"),
+        };
+    }
+
+    /// True where rows are chunks, which a [`Packer`](packed::Packer) writes.
+    pub fn are_packed(self) -> bool {
+        self.0 == Format::Records
+    }
+
+    /// What ends the beginning of a line, or of a chunk, that was given up.
+    pub fn give_up(self) -> Vec<u8> {
+        let mut end = Vec::new();
+        if self.are_packed() {
+            packed::mend(&mut end);
+        } else {
+            end.push(b'\n');
+        }
+        end
+    }
+
+    /// True if lines end before a byte, or chunks do.
+    pub fn end_before(self, bytes: &[u8], at: usize) -> bool {
+        if self.are_packed() {
+            packed::begins_at(bytes, at)
+        } else {
+            at.checked_sub(1).and_then(|last| bytes.get(last)) == Some(&b'\n')
+        }
+    }
+
+    /// How many of the first bytes are whole lines, or chunks: at most `size` if the first of them allows.
+    pub fn piece(self, bytes: &[u8], size: usize) -> usize {
+        if self.are_packed() {
+            return packed::piece(bytes, size);
+        }
+        let Some(most) = bytes.get(..size) else { return bytes.len() };
+        let ends = |end: Option<usize>| end.map(|at| at + 1);
+        ends(most.iter().rposition(|&b| b == b'\n'))
+            .or_else(|| ends(bytes.iter().position(|&b| b == b'\n')))
+            .unwrap_or(bytes.len())
     }
 
     /// A line that says something to people.
     pub fn notice(self, to: &mut Vec<u8>, text: &str) {
+        let mut line = self.line(to);
+        let to = &mut *line;
         match self.0 {
             Format::Csv | Format::CsvSafe => _ = writeln!(to, "# notice: {text}"),
-            Format::Json => {
+            Format::Json | Format::Records => {
                 to.extend_from_slice(b"{\"notice\":");
                 json_text(to, text);
                 to.extend_from_slice(b"}\n");
@@ -102,6 +168,8 @@ impl Lines {
 
     /// A line that names a GPU, and says which device it is: `identity` is `NAME=VALUE` with blanks in between, or empty.
     pub fn agent(self, to: &mut Vec<u8>, position: usize, name: &str, product: &str, identity: &str) {
+        let mut line = self.line(to);
+        let to = &mut *line;
         match self.0 {
             Format::Csv | Format::CsvSafe => {
                 _ = writeln!(to, "# agent {position}: {name}, {product}");
@@ -109,7 +177,7 @@ impl Lines {
                     _ = writeln!(to, "# device {position}: {identity}");
                 }
             }
-            Format::Json => {
+            Format::Json | Format::Records => {
                 _ = write!(to, "{{\"agent\":{position},\"name\":");
                 json_text(to, name);
                 to.extend_from_slice(b",\"product\":");
@@ -125,17 +193,21 @@ impl Lines {
 
     /// A line with the runtime's system clock and the time of day at one moment, in nanoseconds.
     pub fn clocks(self, to: &mut Vec<u8>, system_ns: u64, wall_ns: u64) {
+        let mut line = self.line(to);
+        let to = &mut *line;
         _ = match self.0 {
             Format::Csv | Format::CsvSafe => writeln!(to, "# clocks: systemNs={system_ns} wallNs={wall_ns}"),
-            Format::Json => writeln!(to, "{{\"systemNs\":{system_ns},\"wallNs\":{wall_ns}}}"),
+            Format::Json | Format::Records => writeln!(to, "{{\"systemNs\":{system_ns},\"wallNs\":{wall_ns}}}"),
         };
     }
 
     /// A line that says which run a process belongs to.
     pub fn run(self, to: &mut Vec<u8>, pid: u32, run: &str) {
+        let mut line = self.line(to);
+        let to = &mut *line;
         match self.0 {
             Format::Csv | Format::CsvSafe => _ = writeln!(to, "# run: pid={pid} id={}", escaped(run)),
-            Format::Json => {
+            Format::Json | Format::Records => {
                 to.extend_from_slice(b"{\"run\":");
                 json_text(to, &escaped(run));
                 _ = writeln!(to, ",\"pid\":{pid}}}");
@@ -145,18 +217,22 @@ impl Lines {
 
     /// A line that says where a kernel is launched from: return addresses, the innermost first. CSV has the list as JSON has it.
     pub fn site(self, to: &mut Vec<u8>, pid: u64, number: u64, frames: &[String]) {
+        let mut line = self.line(to);
+        let to = &mut *line;
         let list = serde_json::json!(frames);
         _ = match self.0 {
             Format::Csv | Format::CsvSafe => writeln!(to, "# site {number}: pid={pid} frames={list}"),
-            Format::Json => writeln!(to, "{{\"site\":{number},\"pid\":{pid},\"frames\":{list}}}"),
+            Format::Json | Format::Records => writeln!(to, "{{\"site\":{number},\"pid\":{pid},\"frames\":{list}}}"),
         };
     }
 
     /// A line that says where the records of a process are. CSV has the path as a word of a shell, JSON as text.
     pub fn records(self, to: &mut Vec<u8>, pid: u32, path: &Path) {
+        let mut line = self.line(to);
+        let to = &mut *line;
         match self.0 {
             Format::Csv | Format::CsvSafe => _ = writeln!(to, "# records: {}", shell_word(path)),
-            Format::Json => {
+            Format::Json | Format::Records => {
                 to.extend_from_slice(b"{\"records\":");
                 json_text(to, &escaped(&path.to_string_lossy()));
                 _ = writeln!(to, ",\"pid\":{pid}}}");
@@ -166,6 +242,8 @@ impl Lines {
 
     /// How a kernel and its replacement compare.
     pub fn comparison(self, to: &mut Vec<u8>, comparison: &Comparison, emulated: bool) {
+        let mut line = self.line(to);
+        let to = &mut *line;
         let Comparison { subject, replaced, counts: [n, n_replaced], ratio: compared } = comparison;
         let ([median, median_replaced], ratio, verdict) =
             (compared.medians, compared.ratio, compared.verdict(emulated));
@@ -186,7 +264,7 @@ impl Lines {
                 }
                 _ = writeln!(to, " verdict={verdict}");
             }
-            Format::Json => {
+            Format::Json | Format::Records => {
                 let interval = compared.interval.map(|(low, high)| [low, high]);
                 let value = serde_json::json!({"compare": {
                     "kernel": subject.kernel, "agent": subject.agent, "grid": grid, "workgroup": workgroup,
@@ -200,18 +278,49 @@ impl Lines {
 
     /// What became of every dispatch of a process.
     pub fn account(self, to: &mut Vec<u8>, pid: u32, counters: &[(&str, u64)]) {
+        let mut line = self.line(to);
+        let to = &mut *line;
         let (open, separator, close) = match self.0 {
             Format::Csv | Format::CsvSafe => (format!("# account: pid={pid}"), " ", "\n"),
-            Format::Json => (format!("{{\"account\":{{\"pid\":{pid}"), ",", "}}\n"),
+            Format::Json | Format::Records => (format!("{{\"account\":{{\"pid\":{pid}"), ",", "}}\n"),
         };
         to.extend_from_slice(open.as_bytes());
         for (name, value) in counters {
             match self.0 {
                 Format::Csv | Format::CsvSafe => _ = write!(to, "{separator}{name}={value}"),
-                Format::Json => _ = write!(to, "{separator}\"{name}\":{value}"),
+                Format::Json | Format::Records => _ = write!(to, "{separator}\"{name}\":{value}"),
             }
         }
         to.extend_from_slice(close.as_bytes());
+    }
+}
+
+/// A line that is no row, while it is written. Between the lines of chunks, it is a chunk when it ends.
+struct Said<'a> {
+    to: &'a mut Vec<u8>,
+    /// Where its chunk begins.
+    chunk: Option<usize>,
+}
+
+impl Deref for Said<'_> {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        self.to
+    }
+}
+
+impl DerefMut for Said<'_> {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        self.to
+    }
+}
+
+impl Drop for Said<'_> {
+    fn drop(&mut self) {
+        if let Some(start) = self.chunk {
+            packed::complete(self.to, start);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which process it was, and whether it still runs.
 
 use std::fs;
+use std::time::SystemTime;
 
 /// The process of a row, and its place in a parallel job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,18 @@ pub(crate) fn start_time(pid: u32) -> Option<u64> {
         return None;
     }
     fields.nth(18)?.parse().ok()
+}
+
+/// A number that no other process and no other program of this process has, for all practical purposes.
+pub(crate) fn unique() -> u64 {
+    let mut random = [0_u8; 8];
+    // SAFETY: the kernel writes at most so many bytes. It does not wait for randomness.
+    let got = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), libc::GRND_NONBLOCK) };
+    if got == random.len() as isize {
+        return u64::from_le_bytes(random).max(1);
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64 ^ u64::from(std::process::id()) << 40).max(1)
 }
 
 #[cfg(test)]

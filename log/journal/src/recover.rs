@@ -22,6 +22,7 @@ use crate::columns::{self, Late, Row};
 use crate::filter::Filter;
 use crate::lines::{Format, Lines};
 use crate::names::{Kernel, Naming, Operation};
+use crate::packed::{self, Found, Packer, Source};
 use crate::record::{State, flag};
 use crate::snapshot::{Dispatch, Snapshot};
 
@@ -36,9 +37,12 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Missing {
     lines: Lines,
+    stream: u64,
     agents: Vec<u8>,
-    /// In the order of the dispatches' numbers.
-    rows: Vec<Vec<u8>>,
+    /// What chunks of rows need: whose they are, and the kernels.
+    begin: Vec<u8>,
+    /// In the order of the dispatches' numbers, which stand beside them.
+    rows: Vec<(u64, Vec<u8>)>,
     notices: Vec<u8>,
     account: Vec<u8>,
     log_bytes: u64,
@@ -78,14 +82,25 @@ pub fn missing(snapshot: &Snapshot, format: Format, how: Option<&str>) -> Missin
             in_flight.entry(texts[0].clone()).or_default().push(record.id.load(Ordering::Relaxed));
         }
         if *wanted && filter.is_of(kernel, dispatch.agent) {
-            rows.push(row(snapshot, lines, dispatch, (texts, kernel), late, &mut tally));
+            let id = record.id.load(Ordering::Relaxed);
+            rows.push((id, row(snapshot, lines, dispatch, (texts, kernel), late, &mut tally)));
         } else {
             tally.filtered = tally.filtered.saturating_add(1);
         }
     }
+    let mut begin = Vec::new();
+    if lines.are_packed() && !rows.is_empty() {
+        Packer::for_recovery(snapshot.stream).begin(&mut begin, snapshot.process(), naming);
+        let mut used: Vec<(u32, &Kernel)> =
+            names.keys().filter_map(|number| Some((*number, snapshot.kernel(*number)?))).collect();
+        used.sort_unstable_by_key(|(number, _)| *number);
+        Packer::names(&mut begin, snapshot.stream, &used);
+    }
     let mut missing = Missing {
         lines,
+        stream: snapshot.stream,
         agents: Vec::new(),
+        begin,
         rows,
         notices: Vec::new(),
         account: Vec::new(),
@@ -130,6 +145,14 @@ fn row(
         tally.times_lost = tally.times_lost.saturating_add(1);
     }
     let mut line = Vec::new();
+    if lines.are_packed() {
+        let Dispatch { queue, agent, times, .. } = dispatch;
+        let (host, clock) = (snapshot.host_clock, snapshot.clock(*agent));
+        let mut packer = Packer::for_recovery(snapshot.stream);
+        packer.row(&mut line, &Source { record, times, queue: *queue, agent: *agent, host, clock, late }, None);
+        packer.close(&mut line);
+        return line;
+    }
     let row = Row {
         kernel: name,
         symbol,
@@ -206,7 +229,8 @@ impl Missing {
             to.write_all(self.lines.header().as_bytes())?;
             to.write_all(&self.agents)?;
         }
-        for row in &self.rows {
+        to.write_all(&self.begin)?;
+        for (_, row) in &self.rows {
             to.write_all(row)?;
         }
         to.write_all(&self.notices)?;
@@ -241,7 +265,7 @@ impl Missing {
             self.give(&opened?, STALL)?;
             return Ok(Written { rows: self.rows.len(), ..Written::default() });
         }
-        let mut file = appended::open_log(log, true, libc::O_CLOEXEC)?;
+        let mut file = appended::open_log(log, self.lines, true, libc::O_CLOEXEC)?;
         lock(&file);
         let length = file.metadata()?.len();
         let tail = Tail::read(&mut file, self.begin(length, own), self)?;
@@ -252,18 +276,23 @@ impl Missing {
             text.extend_from_slice(&self.agents);
         }
         // Rows begin alike: one that is there is not the one that was cut.
-        let cut = |row: &Vec<u8>| row.starts_with(&tail.torn) && !tail.there.contains(row.as_slice());
-        let torn = self.rows.iter().position(cut).filter(|_| !tail.torn.is_empty());
-        if let Some(torn) = torn {
-            text.extend_from_slice(&self.rows[torn][tail.torn.len()..]);
+        let cut = |(id, row): &(u64, Vec<u8>)| row.starts_with(&tail.torn) && !tail.there.contains(id);
+        let torn = self.rows.iter().position(cut).filter(|_| !tail.torn.is_empty() && !self.lines.are_packed());
+        if let Some((_, row)) = torn.and_then(|torn| self.rows.get(torn)) {
+            text.extend_from_slice(row.get(tail.torn.len()..).unwrap_or_default());
             written.completed = true;
             written.rows = 1;
         } else if !tail.torn.is_empty() {
-            text.push(b'\n');
-            self.lines.notice(&mut text, "the line before is not whole");
+            text.extend_from_slice(&self.lines.give_up());
+            if !self.lines.are_packed() {
+                self.lines.notice(&mut text, "the line before is not whole");
+            }
         }
-        for (i, row) in self.rows.iter().enumerate() {
-            if Some(i) != torn && !tail.there.contains(row.as_slice()) {
+        if self.rows.iter().any(|(id, _)| !tail.there.contains(id)) {
+            text.extend_from_slice(&self.begin);
+        }
+        for (i, (id, row)) in self.rows.iter().enumerate() {
+            if Some(i) != torn && !tail.there.contains(id) {
                 text.extend_from_slice(row);
                 written.rows += 1;
             }
@@ -272,29 +301,36 @@ impl Missing {
             text.extend_from_slice(&self.notices);
             text.extend_from_slice(&self.account);
         }
-        for piece in pieces(&text) {
+        let mut left = text.as_slice();
+        while !left.is_empty() {
+            let (piece, rest) = left.split_at(self.lines.piece(left, PIECE));
             file.write_all(piece)?;
+            left = rest;
         }
         Ok(written)
     }
 }
 
 /// The end of a log.
-struct Tail<'a> {
-    /// Rows of those that may be missing.
-    there: HashSet<&'a [u8]>,
+#[derive(Default)]
+struct Tail {
+    /// Rows of those that may be missing, by the numbers of their dispatches.
+    there: HashSet<u64>,
     /// The account is there.
     accounted: bool,
-    /// What follows the last line break.
+    /// What follows the last line break, or the last whole chunk.
     torn: Vec<u8>,
 }
 
-impl<'a> Tail<'a> {
-    fn read(file: &mut File, from: u64, missing: &'a Missing) -> io::Result<Tail<'a>> {
-        let rows: HashSet<&[u8]> = missing.rows.iter().map(Vec::as_slice).collect();
-        let mut tail = Tail { there: HashSet::new(), accounted: false, torn: Vec::new() };
+impl Tail {
+    fn read(file: &mut File, from: u64, missing: &Missing) -> io::Result<Tail> {
         file.seek(SeekFrom::Start(from))?;
         let mut reader = BufReader::with_capacity(PIECE, file);
+        if missing.lines.are_packed() {
+            return Tail::of_chunks(&mut reader, missing);
+        }
+        let rows: HashMap<&[u8], u64> = missing.rows.iter().map(|(id, row)| (row.as_slice(), *id)).collect();
+        let mut tail = Tail::default();
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -305,11 +341,31 @@ impl<'a> Tail<'a> {
                 tail.torn = line;
                 return Ok(tail);
             }
-            if let Some(row) = rows.get(line.as_slice()) {
-                tail.there.insert(row);
-            }
+            tail.there.extend(rows.get(line.as_slice()));
             tail.accounted |= line == missing.account;
         }
+    }
+
+    fn of_chunks(reader: &mut impl BufRead, missing: &Missing) -> io::Result<Tail> {
+        let mut tail = Tail::default();
+        let mut chunks = packed::Reader::default();
+        while let Some(found) = chunks.next(reader)? {
+            tail.torn.clear();
+            match found {
+                Found::Row if chunks.stream() == missing.stream => {
+                    tail.there.insert(chunks.row().record.id.load(Ordering::Relaxed));
+                }
+                Found::Row => {}
+                Found::Line => {
+                    let mut line = Vec::new();
+                    packed::say(chunks.text(), missing.lines, &mut line);
+                    tail.accounted |= line == missing.account;
+                }
+                // What follows it is looked for by every reader.
+                Found::Damage => tail.torn.push(0),
+            }
+        }
+        Ok(tail)
     }
 }
 
@@ -317,18 +373,4 @@ impl<'a> Tail<'a> {
 fn lock(file: &File) {
     // SAFETY: the descriptor is open. A file system that knows no locks has at most one of us, in practice.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
-}
-
-/// Cuts lines into pieces of whole lines.
-fn pieces(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let end = match text.len() {
-            0 => return None,
-            length if length <= PIECE => length,
-            length => text[..PIECE].iter().rposition(|&b| b == b'\n').map_or(length, |at| at + 1),
-        };
-        let (piece, rest) = text.split_at(end);
-        text = rest;
-        Some(piece)
-    })
 }

@@ -21,7 +21,7 @@ use crate::layout::{
     CHUNK_ALIGN, CHUNK_MAGIC, ChunkHead, Fields, HEADER_BYTES, Header, Kind, MAGIC, MAX_AGENTS, VERSION, copied,
 };
 use crate::lines::Format;
-use crate::names::{Kernel, Naming, Operation, Registers};
+use crate::names::{Kernel, Naming};
 use crate::process::{self, Process};
 use crate::record::{BLOCK_BYTES, Block, Fate, Record, State, Times, flag};
 use crate::store::Origin;
@@ -85,6 +85,7 @@ pub struct Snapshot {
     pub(crate) events: [u64; Event::COUNT],
     accounted: u64,
     pub(crate) log_bytes: u64,
+    pub(crate) stream: u64,
     /// Those that did not, in the order of their numbers.
     pub dispatches: Vec<Dispatch>,
     /// The process ran when this was read: what it was writing is not whole.
@@ -163,6 +164,7 @@ impl Snapshot {
             events: header.events(),
             accounted: header.accounted.load(Ordering::Relaxed),
             log_bytes: header.log_bytes.load(Ordering::Relaxed),
+            stream: header.stream(),
             dispatches: Vec::new(),
             lives: false,
             problems: Vec::new(),
@@ -239,13 +241,8 @@ impl Snapshot {
             Kind::Origin => self.origin = Some(origin(&mut fields)?),
             Kind::Kernels => {
                 for _ in 0..fields.number()? {
-                    let (number, operation) = (fields.number()?, Operation::of(fields.number()?)?);
-                    let kernarg_size = fields.known()?;
-                    let registers =
-                        Registers { vgprs: fields.known()?, agprs: fields.known()?, sgprs: fields.known()? };
-                    let [symbol, replaced, code] = [fields.text()?, fields.text()?, fields.text()?]
-                        .map(|text| String::from_utf8_lossy(text).into_owned());
-                    self.kernels.insert(number, Kernel { operation, symbol, kernarg_size, registers, replaced, code });
+                    let (number, kernel) = fields.kernel()?;
+                    self.kernels.insert(number, kernel);
                 }
             }
             Kind::Agent => {
@@ -339,6 +336,7 @@ fn origin(fields: &mut Fields<'_>) -> Option<Origin> {
         0 => Format::Csv,
         1 => Format::Json,
         2 => Format::CsvSafe,
+        3 => Format::Records,
         _ => return None,
     };
     let log = known_text(fields)?.map(|path| PathBuf::from(OsStr::from_bytes(path)));

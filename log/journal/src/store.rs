@@ -22,7 +22,7 @@ use crate::filter::RowFilter;
 use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
 use crate::left;
 use crate::lines::Format;
-use crate::names::{Kernel, Naming, Registers};
+use crate::names::{Kernel, Naming};
 use crate::pages;
 use crate::process;
 use crate::record::{BLOCK_BYTES, Block};
@@ -104,6 +104,7 @@ impl Records {
         let header = Box::<Header>::new_zeroed();
         // SAFETY: zeros are a value of a header.
         let header = Box::leak(unsafe { header.assume_init() });
+        header.stream.store(process::unique(), Ordering::Relaxed);
         Records { header: NonNull::from(header), file: None }
     }
 
@@ -214,15 +215,8 @@ impl Records {
             return;
         }
         let body = Body::default().number(kernels.len() as u32);
-        let add = |body: Body, (number, kernel): (u32, &Kernel)| {
-            let Registers { vgprs, agprs, sgprs } = kernel.registers;
-            let body = [kernel.kernarg_size, vgprs, agprs, sgprs]
-                .into_iter()
-                .fold(body.number(number).number(kernel.operation as u32), Body::known);
-            let texts = [&kernel.symbol, &kernel.replaced, &kernel.code];
-            texts.into_iter().fold(body, |body, text| body.text(text.as_bytes()))
-        };
-        self.append(Kind::Kernels, &kernels.fold(body, add).bytes());
+        let body = kernels.fold(body, |body, (number, kernel)| body.kernel(number, kernel));
+        self.append(Kind::Kernels, &body.bytes());
     }
 
     fn append(&self, kind: Kind, body: &[u8]) {

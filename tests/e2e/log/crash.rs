@@ -16,7 +16,7 @@ use crate::support::harness::{self, Outcome, Run, built};
 use crate::support::log::Log;
 
 /// A run of `endless` whose records are in the run's folder.
-fn endless(mode: &str, count: usize) -> Run {
+pub(super) fn endless(mode: &str, count: usize) -> Run {
     with_records(Run::hsa("endless").args([mode, &count.to_string()]))
 }
 
@@ -27,14 +27,14 @@ fn with_records(run: Run) -> Run {
     run.env("LOGDUR_RECORDS", folder)
 }
 
-fn records_in(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn records_in(folder: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
     all.sort();
     all
 }
 
 /// `omniprobe log`, which has to work; what it prints.
-fn omniprobe_log(files: &[PathBuf], to: Option<&Path>) -> String {
+pub(super) fn omniprobe_log(files: &[PathBuf], to: Option<&Path>) -> String {
     let mut command = Command::new(built("omniprobe"));
     command.arg("log").args(files);
     if let Some(to) = to {
@@ -46,7 +46,7 @@ fn omniprobe_log(files: &[PathBuf], to: Option<&Path>) -> String {
 }
 
 /// What tells the dispatches of `endless` apart, of those that the GPU has completed.
-fn completed(trace: &str) -> BTreeSet<String> {
+pub(super) fn completed(trace: &str) -> BTreeSet<String> {
     // The last line may be torn.
     let lines = trace.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     lines
@@ -55,7 +55,7 @@ fn completed(trace: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn assert_no_row_is_missing(log: &Log, trace: &str) {
+pub(super) fn assert_no_row_is_missing(log: &Log, trace: &str) {
     log.account();
     let rows: BTreeSet<String> = log.rows_of("increment").iter().map(|r| r.text("ldsBytes").to_owned()).collect();
     assert_eq!(rows.len(), log.rows.len(), "rows are doubled");
@@ -68,10 +68,10 @@ fn assert_no_row_is_missing(log: &Log, trace: &str) {
 }
 
 /// Numbers that are the same in every run: xorshift.
-struct Instants(u64);
+pub(super) struct Instants(pub(super) u64);
 
 impl Instants {
-    fn next(&mut self, below: Duration) -> Duration {
+    pub(super) fn next(&mut self, below: Duration) -> Duration {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -80,7 +80,7 @@ impl Instants {
 }
 
 /// Starts a run with the library, kills it some time after its first dispatch, and returns its folder.
-fn killed(run: Run, after: Duration) -> Outcome {
+pub(super) fn killed(run: Run, after: Duration) -> Outcome {
     let mut command = run.command();
     command.env("HSA_TOOLS_LIB", built("liblogdur.so")).env("HSA_TOOLS_ROCPROFILER_V1_TOOLS", "1");
     command.env("LOGDUR_LOG_LOCATION", run.file("log.csv"));

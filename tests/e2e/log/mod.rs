@@ -10,6 +10,7 @@ mod load;
 mod markers;
 mod output;
 mod ranks;
+mod records;
 mod sites;
 mod threads;
 mod unwritable;

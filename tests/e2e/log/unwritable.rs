@@ -17,21 +17,21 @@ use crate::support::harness::{self, Outcome, Run, built};
 use crate::support::log::Log;
 
 /// Dispatches of a run: their rows take more than a pipe holds.
-const MANY: u64 = 2000;
+pub(super) const MANY: u64 = 2000;
 /// Bytes of a file, more than the records of that many dispatches take.
-const LIMIT: u64 = 8 << 20;
+pub(super) const LIMIT: u64 = 8 << 20;
 /// No run of these waits for anything: a fraction of this is what a busy machine needs.
-const SOON: Duration = Duration::from_secs(60);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 
 /// A run with its records in a folder of its own.
-fn run() -> Run {
+pub(super) fn run() -> Run {
     let run = Run::hsa("signals").args(["none", &MANY.to_string()]);
     let records = run.file("records");
     fs::create_dir(&records).unwrap();
     run.env("LOGDUR_RECORDS", records)
 }
 
-fn records_in(run: &Outcome) -> Vec<PathBuf> {
+pub(super) fn records_in(run: &Outcome) -> Vec<PathBuf> {
     let folder = run.folder.path().join("records");
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -48,7 +48,7 @@ pub(super) fn recovered(run: &Outcome, log: &Path) -> Log {
     Log::parse(&(0..lines.len()).filter(|&n| !is_told(n)).map(|n| lines[n]).collect::<String>())
 }
 
-fn has_every_row(log: &Log) {
+pub(super) fn has_every_row(log: &Log) {
     let mut ids: Vec<u64> = log.rows.iter().map(|row| row.number("id")).collect();
     ids.sort_unstable();
     assert!(ids.iter().copied().eq(0..MANY), "{} rows: {ids:?}", ids.len());
@@ -61,13 +61,13 @@ fn said(stderr: &str) -> Vec<&str> {
 }
 
 /// A pipe with a name.
-fn pipe(path: PathBuf) -> PathBuf {
+pub(super) fn pipe(path: PathBuf) -> PathBuf {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     path
 }
 
 /// Opens a pipe for reading, before it has a writer.
-fn reader(pipe: impl AsRef<OsStr>) -> File {
+pub(super) fn reader(pipe: impl AsRef<OsStr>) -> File {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(Path::new(&pipe)).unwrap();
     // SAFETY: takes the flag back; no memory is involved.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) };

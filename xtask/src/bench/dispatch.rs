@@ -107,8 +107,13 @@ pub(super) fn hsa() -> Result<()> {
     table(title, ["ns"], &LIBRARY, REPEATS, |v| parsed(&run(&["latency", "2000"], v)?))?;
     let title = "resident memory before and after 1,000,000 dispatches";
     table(title, ["KiB before", "KiB after"], &LIBRARY, 1, |v| parsed(&run(&["memory", "1000000"], v)?))?;
-    let title = "processor time of the library's threads for each of 200,000 dispatches";
-    table(title, ["reaper ns", "log ns"], &LIBRARY[1..2], REPEATS, |v| parsed(&run(&["threads", "200000"], v)?))
+    const FORMATS: [Variant; 2] = [variant("csv", watched), variant("records", in_records)];
+    fn in_records(command: &mut Command) {
+        watched(command);
+        command.env("LOGDUR_LOG_FORMAT", "records");
+    }
+    let title = "processor time of the library's threads for each of 200,000 dispatches, by the format of the log";
+    table(title, ["reaper ns", "log ns"], &FORMATS, REPEATS, |v| parsed(&run(&["threads", "200000"], v)?))
 }
 
 /// Threads whose dispatches complete on one signal; and, beside it, on none.

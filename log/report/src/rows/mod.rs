@@ -1,8 +1,9 @@
-//! Lines of logs, CSV and JSON. A header says where the cells of later lines are, so that logs with more columns, with
+//! Lines of logs, CSV, JSON and [records](packed). A header says where the cells of later lines are, so that logs with more columns, with
 //! fewer (logduration's have four), or several logs in one file can be read.
 
 mod comment;
 mod json;
+mod packed;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,11 +12,14 @@ use std::sync::Arc;
 
 use csv_core::ReadRecordResult;
 use logdur_journal::Operation;
+use logdur_journal::appended;
 use logdur_journal::columns::COLUMNS;
 use logdur_journal::lines::{APOSTROPHE, SAFE};
 
 use crate::gpus::Device;
 use crate::processes::{LastRun, Processes};
+
+use packed::Packed;
 
 /// Bytes that a line may have. A longer one is not of a log, and is skipped.
 const LONGEST_LINE: usize = 1 << 20;
@@ -230,6 +234,8 @@ pub struct Log<R> {
     header: Option<Header>,
     chosen: &'static [&'static str],
     cells: Cells,
+    /// Present if the log is one of chunks, which has no lines of text.
+    packed: Option<Box<Packed>>,
 }
 
 impl<R: BufRead> Log<R> {
@@ -246,6 +252,7 @@ impl<R: BufRead> Log<R> {
             header: None,
             chosen: &[],
             cells: Cells::default(),
+            packed: None,
         }
     }
 
@@ -277,6 +284,9 @@ impl<R: BufRead> Log<R> {
 
     /// The chosen columns of the row that was read last, as CSV has them; `None` for an empty cell, or a column that the log lacks.
     pub fn texts(&self) -> Vec<Option<Cow<'_, str>>> {
+        if let Some(packed) = &self.packed {
+            return packed.texts(self.chosen);
+        }
         if self.line.first() == Some(&b'{') {
             let object: serde_json::Map<String, serde_json::Value> =
                 serde_json::from_slice(&self.line).unwrap_or_default();
@@ -299,13 +309,27 @@ impl<R: BufRead> Log<R> {
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, ReadError> {
         self.line.clear();
         self.number += 1;
-        let is_earlier = self.position < self.appended_after;
-        if !self.read_line()? {
+        let mut begins = self.position;
+        if self.number == 1 && appended::is_packed(self.begin()?) {
+            self.packed = Some(Box::default());
+        }
+        let is_there = match &mut self.packed {
+            Some(packed) => packed.next(&mut self.input)?,
+            None => self.read_line()?,
+        };
+        if !is_there {
             return Ok(None);
         }
-        let Log { line, header, cells, processes, of, .. } = self;
+        let Log { line, header, cells, processes, of, packed, .. } = self;
         let is_others = |pid: Option<u64>| of.as_ref().is_some_and(|of| pid.is_some_and(|pid| !of.contains(&pid)));
-        let line = parsed(line, header, cells, self.chosen, self.number)?;
+        let line = match packed {
+            Some(packed) => {
+                (begins, self.position) = packed.place();
+                packed.line()
+            }
+            None => parsed(line, header, cells, self.chosen, self.number)?,
+        };
+        let is_earlier = begins < self.appended_after;
         match &line {
             Line::Row(_) | Line::Account(_) | Line::Unreadable(_) | Line::Run { .. } if is_earlier => {
                 return Ok(Some(Line::Other));
@@ -319,6 +343,18 @@ impl<R: BufRead> Log<R> {
             _ => {}
         }
         Ok(Some(line))
+    }
+
+    /// How the log begins.
+    fn begin(&mut self) -> io::Result<&[u8]> {
+        loop {
+            match self.input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Asked again, for the borrow.
+                begin => break begin.map(drop)?,
+            }
+        }
+        self.input.fill_buf()
     }
 
     /// Reads a line with its end; of one that is too long, its beginning. False at the end of the file.

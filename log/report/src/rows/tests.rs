@@ -1,3 +1,5 @@
+use logdur_journal::lines::Format;
+
 use super::*;
 use crate::processes::LastRun;
 
@@ -180,4 +182,45 @@ fn what_is_cut_off_or_damaged_is_named_and_what_is_no_log_is_refused() {
         format!("{HEADER}\"{}\"\n\"f\",1,2,5,3,0,1,7,64x2x1,64x1x1,0,0,8,0x10,,\n", "x".repeat(LONGEST_LINE + 5));
     let found = all(&long);
     assert!(found[1].contains("longer than") && found[2].starts_with("Row"), "{}", found[1]);
+}
+
+#[path = "../../../journal/tests/packed/whole.rs"]
+mod chunks;
+
+#[test]
+fn a_log_in_records_has_the_rows_lines_and_columns_of_one_in_text() {
+    let (packed, text) = chunks::whole(Format::Csv);
+    let names: &[&str] = &["kernel", "id", "durationNs", "grid", "flags", "kernelObject", "symbol", "none", "kind"];
+    let read = |bytes: &[u8], run: &LastRun| {
+        let mut log = Log::new(bytes).of_run(run.clone());
+        log.choose(names);
+        let mut all = Vec::new();
+        while let Some(line) = log.next_line().unwrap() {
+            let shown = format!("{line:?}");
+            match line {
+                // CSV says in two lines what chunks say in one.
+                Line::Agent { .. } | Line::Other => {}
+                Line::Row(_) => all.push((shown, format!("{:?}", log.texts()))),
+                Line::Account(mut counters) => {
+                    counters.sort();
+                    all.push((format!("{counters:?}"), String::new()));
+                }
+                _ => all.push((shown, String::new())),
+            }
+        }
+        (all, log.missing(), log.runs())
+    };
+    let all = LastRun::default();
+    let expected = read(&text, &all);
+    assert_eq!(expected.0.iter().filter(|(line, _)| line.starts_with("Row")).count() as u64, 2 * chunks::EACH);
+    assert_eq!(read(&packed, &all), expected);
+    // A later run in the same file begins at a byte of it.
+    let both = [&packed[..], &packed[..]].concat();
+    let later = LastRun { from: packed.len() as u64, pids: vec![18] };
+    let of_text = read(&[&text[..], &text[..]].concat(), &LastRun { from: text.len() as u64, pids: vec![18] });
+    assert_eq!(read(&both, &later).0, of_text.0);
+    assert_eq!(
+        read(&packed[..packed.len() - 5], &all).0.last().map(|(line, _)| line.starts_with("Unreadable")),
+        Some(true)
+    );
 }

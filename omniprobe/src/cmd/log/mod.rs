@@ -1,9 +1,9 @@
-//! `omniprobe log`: the rows that processes could not write, from their records.
+//! `omniprobe log`: rows as text, of logs in records, and of the records of processes that could not write them.
 
 mod left;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use logdur_journal::lines::Format;
+use logdur_journal::lines::{Format, Lines};
 use logdur_journal::recover::{self, Missing, Written};
 use logdur_journal::snapshot::Snapshot;
+use logdur_journal::{appended, packed};
+use logdur_settings::{self as settings, Value};
 use logdur_system::text::shell_word;
 use omniprobe_exit::Exit;
 
@@ -25,7 +27,8 @@ use crate::output::{file, tell};
 /// Which records, and where their rows go.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Files of records (`logdur.PID.records`). The line `# records:` of a log names its file.
+    /// Logs in records (-t records), or files of records that processes have left (`logdur.PID.records`), which the line `# records:` of
+    /// a log names.
     #[arg(required_unless_present_any = ["list", "clean"], value_name = "FILE")]
     files: Vec<PathBuf>,
     /// List this user's files of records: the process, whether it still runs, and how many rows its log lacks.
@@ -34,10 +37,10 @@ pub(crate) struct Options {
     /// Remove the files of records of processes that have ended and whose logs are complete. Name the others.
     #[arg(long, conflicts_with_all = ["files", "log_location", "log_format"])]
     clean: bool,
-    /// Append the missing rows to this log [default: print them].
+    /// Append the rows to this log [default: print them].
     #[arg(short, long, value_name = "WHERE")]
     log_location: Option<PathBuf>,
-    /// How rows are written [default: as the process wrote them].
+    /// How rows are written [default: csv, or as the process wrote them].
     #[arg(short = 't', long, value_name = "FORMAT", value_parser = logdur_settings::Format::WORDS)]
     log_format: Option<String>,
 }
@@ -55,22 +58,22 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     }
     let (mut format, mut end) = (None, Exit::Success);
     for path in &options.files {
+        if kind::is_packed(path) {
+            let form = asked(options)?.unwrap_or(Format::Csv);
+            same(&mut format, form, path)?;
+            if converted(path, form, options.log_location.as_deref(), path == &options.files[0])? == Exit::Corrupt {
+                end = Exit::Corrupt;
+            }
+            continue;
+        }
         let snapshot = read(path)?;
         if !snapshot.problems.is_empty() {
             end = Exit::Corrupt;
         }
         let own = snapshot.origin.as_ref();
-        let chosen = match options.log_format.as_deref() {
-            Some("json") => Format::Json,
-            Some("csv-safe") => Format::CsvSafe,
-            Some(_) => Format::Csv,
-            None => own.map_or(Format::Csv, |o| o.format),
-        };
-        if let Some(before) = format.replace(chosen)
-            && before != chosen
-        {
-            bail!("{}: its rows are {chosen:?}, those before are {before:?}: choose one with -t", path.display());
-        }
+        let of_process = || own.map_or(Format::Csv, |own| own.format).shown(options.log_location.is_none());
+        let chosen = asked(options)?.unwrap_or_else(of_process);
+        same(&mut format, chosen, path)?;
         let missing = recover::missing(&snapshot, chosen, None);
         match &options.log_location {
             Some(_) if snapshot.is_alive() => {
@@ -90,6 +93,62 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
                 .context("writing to standard output")?,
         }
     }
+    Ok(end)
+}
+
+/// The form of rows that is asked for.
+fn asked(options: &Options) -> Result<Option<Format>> {
+    let parsed = options.log_format.as_deref().map(|word| settings::Format::parse(word.as_ref()));
+    Ok(parsed.transpose().map_err(anyhow::Error::msg)?.map(format))
+}
+
+/// What a setting stands for.
+pub(crate) fn format(setting: settings::Format) -> Format {
+    match setting {
+        settings::Format::Csv => Format::Csv,
+        settings::Format::CsvSafe => Format::CsvSafe,
+        settings::Format::Json => Format::Json,
+        settings::Format::Records => Format::Records,
+    }
+}
+
+/// Sees to it that all rows have one form.
+fn same(format: &mut Option<Format>, chosen: Format, path: &Path) -> Result<()> {
+    match format.replace(chosen) {
+        Some(before) if before != chosen => {
+            bail!("{}: its rows are {chosen:?}, those before are {before:?}: choose one with -t", path.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints the rows and lines of a log in records as text, or appends them to a log.
+fn converted(path: &Path, form: Format, log: Option<&Path>, is_first: bool) -> Result<Exit> {
+    let name = file(path);
+    if form == Format::Records {
+        bail!("{name}: expected another format with -t, since this is a log in records");
+    }
+    let (lines, mut end) = (Lines::of(form), Exit::Success);
+    let mut from = BufReader::with_capacity(PIECE, File::open(path).with_context(|| name.clone())?);
+    let mut to: Box<dyn Write> = match log {
+        None => Box::new(io::stdout().lock()),
+        Some(log) => {
+            let to = appended::open_log(log, lines, false, libc::O_CLOEXEC);
+            Box::new(to.with_context(|| format!("writing the log {}", log.display()))?)
+        }
+    };
+    let has_header = match log {
+        None => !is_first,
+        Some(log) => log.metadata().is_ok_and(|data| data.len() > 0),
+    };
+    let header = if has_header { String::new() } else { lines.header() };
+    let damage = |text: &str| {
+        end = Exit::Corrupt;
+        tell(format_args!("{name}: {text}"));
+    };
+    to.write_all(header.as_bytes())
+        .and_then(|()| packed::print(&mut from, lines, &mut to, damage))
+        .with_context(|| format!("writing the rows of {name}"))?;
     Ok(end)
 }
 
@@ -134,6 +193,9 @@ pub(crate) fn finish(left: &Left, child: u32, status: ExitStatus) -> Result<()> 
     }
     std::fs::remove_file(path).with_context(|| format!("removing {}", path.display()))
 }
+
+/// Bytes that are read at once.
+const PIECE: usize = 1 << 20;
 
 /// How long the reader of standard output may take nothing: people look at pages of it.
 const STALL: Duration = Duration::from_secs(60);

@@ -9,11 +9,14 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use logdur_capture::{FileStorage, PRIVATE};
 use logdur_journal::appended;
-use logdur_settings::{Emulator, Interceptor, LogLocation, Trigger};
+use logdur_journal::lines::Lines;
+use logdur_settings::{Emulator, Format, Interceptor, LogLocation, Trigger};
+use logdur_system::path::Target;
 use logdur_system::text::one_line;
 use regex::Regex;
 
 use super::options::{self, RunOptions};
+use crate::cmd::log;
 use crate::environment::Environment;
 use crate::input;
 use crate::{foreign, headings, help};
@@ -47,9 +50,26 @@ pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
         }
         has_folder(&option_of(Interceptor::log_location), path)?;
         let named = || format!("{} {}", option_of(Interceptor::log_location), path.display());
-        appended::may_be_log(path).with_context(named)?;
+        appended::may_be_log(path, Lines::of(log::format(settings.log_format))).with_context(named)?;
     }
+    can_have_records(&settings)?;
     settings.capture.as_deref().map_or(Ok(()), |path| can_capture(path, force))
+}
+
+/// Checks that a log in records has a place of its own.
+fn can_have_records(settings: &Interceptor) -> Result<()> {
+    let is_open_already = match &settings.log_location {
+        LogLocation::Console => true,
+        LogLocation::File(path) => matches!(Target::of(path), Ok(Target::Descriptor(_))),
+        LogLocation::Nowhere => false,
+    };
+    if settings.log_format == Format::Records && is_open_already {
+        bail!(
+            "{} records: expected a file or a named pipe of its own, as -l FILE names it, found what is open already",
+            option_of(Interceptor::log_format)
+        );
+    }
+    Ok(())
 }
 
 /// The option that sets a variable, as it was typed or as its help says; the variable if there is none.

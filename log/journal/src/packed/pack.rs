@@ -1,0 +1,244 @@
+//! Writes chunks. Nothing is formatted and no name is looked at: a row is a copy of its record's numbers.
+
+use std::sync::atomic::Ordering;
+
+use super::{Kind, MAJOR, MINOR, ROWS_HEAD, UNCOUNTED, complete, late_number, open, whole};
+use crate::clock::Line;
+use crate::columns::Late;
+use crate::layout::Body;
+use crate::names::{Kernel, Naming};
+use crate::process::Process;
+use crate::record::{Record, Shape, Times};
+
+/// A chunk of rows is closed when it is as long as this: it is written by one system call, between those of other processes.
+const FULL: usize = 64 << 10;
+/// Subjects that are kept at hand: applications repeat few kernels and shapes.
+const AT_HAND: usize = 256;
+
+/// What a row is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The record.
+    pub record: &'a Record,
+    /// When it ran, in ticks.
+    pub times: &'a Times,
+    /// The runtime's number of the queue.
+    pub queue: u64,
+    /// Position of the agent among the GPUs.
+    pub agent: usize,
+    /// What the ticks of the host's counter are converted with.
+    pub host: Option<Line>,
+    /// The same for the agent's ticks.
+    pub clock: Option<Line>,
+    /// What is known of the dispatch and not in its record.
+    pub late: Option<Late>,
+}
+
+/// What the rows of a chunk have in common that have one number for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subject {
+    shape: Shape,
+    /// The address of the kernel descriptor, the bytes of a copy.
+    of: u64,
+}
+
+/// The rows of one process as chunks.
+#[derive(Debug)]
+pub struct Packer {
+    stream: u64,
+    /// Rows of the process that chunks before this one have, if somebody counts them.
+    rows: Option<u64>,
+    open: Option<Open>,
+    /// Subjects of the open chunk that came last, and which number they have there.
+    at_hand: Vec<Option<(Subject, u16)>>,
+    /// By the kernels' numbers: true for those that have been named.
+    named: Vec<bool>,
+}
+
+/// A chunk of rows that is not full.
+#[derive(Debug)]
+struct Open {
+    start: usize,
+    queue: u64,
+    agent: usize,
+    clocks: [Option<Line>; 2],
+    /// Number of its first dispatch.
+    first: u64,
+    rows: u32,
+    subjects: Vec<Subject>,
+    /// Kernels that chunks before this one do not name.
+    names: Vec<(u32, &'static Kernel)>,
+}
+
+impl Packer {
+    /// For the rows of a process whose records have this stream.
+    pub fn new(stream: u64) -> Packer {
+        Packer { stream, rows: Some(0), open: None, at_hand: vec![None; AT_HAND], named: Vec::new() }
+    }
+
+    /// For rows that the process did not write: nobody counts them.
+    pub fn for_recovery(stream: u64) -> Packer {
+        Packer { rows: None, ..Packer::new(stream) }
+    }
+
+    /// Says whose rows follow. Every file has this once at least before the first of them.
+    pub fn begin(&self, to: &mut Vec<u8>, process: Process, naming: Naming) {
+        let body = Body::default()
+            .number(u32::from(MAJOR) | u32::from(MINOR) << 16)
+            .number(process.pid)
+            .known(process.rank)
+            .number(naming as u32)
+            .text(env!("CARGO_PKG_VERSION").as_bytes());
+        whole(to, Kind::Begin, self.stream, &body.bytes());
+    }
+
+    /// Adds a row. It is written when its chunk is [closed](Self::close): before this if it [must be](Self::must_close), behind it if
+    /// this returns `true`.
+    pub fn row(&mut self, to: &mut Vec<u8>, source: &Source<'_>, kernel: Option<&'static Kernel>) -> bool {
+        let id = source.record.id.load(Ordering::Relaxed);
+        let Some(open) = self.open.as_mut().filter(|open| open.takes(source, id)) else {
+            self.close(to);
+            self.open(to, source, id);
+            return self.row(to, source, kernel);
+        };
+        let shape = source.record.shape();
+        let subject = Subject { shape, of: source.record.subject() };
+        let slot = subject.slot();
+        let number = match self.at_hand[slot] {
+            Some((known, number)) if known == subject => number,
+            _ => {
+                let number = open.subjects.len() as u16;
+                open.subjects.push(subject);
+                self.at_hand[slot] = Some((subject, number));
+                if let Some(kernel) = kernel.filter(|_| name(&mut self.named, shape.kernel)) {
+                    open.names.push((shape.kernel, kernel));
+                }
+                number
+            }
+        };
+        let mut row = [0; super::ROW];
+        let mut put = |at: usize, bytes: &[u8]| row[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &source.record.dispatch.load(Ordering::Relaxed).to_le_bytes());
+        put(8, &source.times.start.load(Ordering::Relaxed).to_le_bytes());
+        put(16, &source.times.end.load(Ordering::Relaxed).to_le_bytes());
+        put(24, &(id.wrapping_sub(open.first) as u32).to_le_bytes());
+        put(28, &source.record.thread.load(Ordering::Relaxed).to_le_bytes());
+        put(32, &source.record.site.load(Ordering::Relaxed).to_le_bytes());
+        put(36, &number.to_le_bytes());
+        put(38, &[source.record.flags(), late_number(source.late)]);
+        to.extend_from_slice(&row);
+        open.rows += 1;
+        to.len() - open.start >= FULL || open.subjects.len() == usize::from(u16::MAX)
+    }
+
+    fn open(&mut self, to: &mut Vec<u8>, source: &Source<'_>, first: u64) {
+        let start = open(to, Kind::Rows, self.stream);
+        to.resize(to.len() + ROWS_HEAD, 0);
+        self.at_hand.fill(None);
+        self.open = Some(Open {
+            start,
+            queue: source.queue,
+            agent: source.agent,
+            clocks: [source.host, source.clock],
+            first,
+            rows: 0,
+            subjects: Vec::new(),
+            names: Vec::new(),
+        });
+    }
+
+    /// Closes the chunk that rows were added to. Kernels that it is the first to name stand before it; they are returned, too, since
+    /// each file needs them.
+    pub fn close(&mut self, to: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let open = self.open.take()?;
+        for subject in &open.subjects {
+            subject.write(to);
+        }
+        let head = open.head(self.rows);
+        if let Some(place) = to.get_mut(open.start + super::HEAD..).and_then(|body| body.get_mut(..ROWS_HEAD)) {
+            place.copy_from_slice(&head);
+        }
+        complete(to, open.start);
+        self.rows = self.rows.map(|rows| rows.saturating_add(open.rows.into()));
+        if open.names.is_empty() {
+            return None;
+        }
+        let mut names = Vec::new();
+        Packer::names(&mut names, self.stream, &open.names);
+        to.splice(open.start..open.start, names.iter().copied());
+        Some(names)
+    }
+
+    /// Names kernels by the numbers that rows of a stream have.
+    pub(crate) fn names(to: &mut Vec<u8>, stream: u64, kernels: &[(u32, &Kernel)]) {
+        let body = Body::default().number(kernels.len() as u32);
+        let body = kernels.iter().fold(body, |body, (number, kernel)| body.kernel(*number, kernel));
+        whole(to, Kind::Kernels, stream, &body.bytes());
+    }
+
+    /// Some rows of closed chunks are not going to be written.
+    pub fn forget(&mut self, rows: u64) {
+        self.rows = self.rows.map(|all| all.saturating_sub(rows));
+    }
+
+    /// True if the open chunk has no room for a row, and has to be closed before it.
+    pub fn must_close(&self, source: &Source<'_>) -> bool {
+        let id = source.record.id.load(Ordering::Relaxed);
+        self.open.as_ref().is_some_and(|open| !open.takes(source, id))
+    }
+}
+
+/// True for a kernel that has not been named before.
+fn name(named: &mut Vec<bool>, number: u32) -> bool {
+    let at = number as usize;
+    if named.len() <= at {
+        named.resize(at + 1, false);
+    }
+    named.get_mut(at).is_some_and(|named| !std::mem::replace(named, true))
+}
+
+impl Open {
+    /// True if the row of a dispatch fits to those that are there.
+    fn takes(&self, source: &Source<'_>, id: u64) -> bool {
+        (self.queue, self.agent, self.clocks) == (source.queue, source.agent, [source.host, source.clock])
+            && u32::try_from(id.wrapping_sub(self.first)).is_ok()
+    }
+
+    fn head(&self, rows_before: Option<u64>) -> [u8; ROWS_HEAD] {
+        let mut head = [0; ROWS_HEAD];
+        let line = |line: Option<Line>| line.map_or([0; 3], |line| [line.tick, line.ns, line.ns_per_tick.to_bits()]);
+        let [[a, b, c], [d, e, f]] = self.clocks.map(line);
+        let numbers = [self.queue, self.first, rows_before.unwrap_or(UNCOUNTED), a, b, c, d, e, f];
+        for (to, number) in head.chunks_exact_mut(8).zip(numbers) {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+        for (to, number) in
+            head[72..].chunks_exact_mut(4).zip([self.agent as u32, self.rows, self.subjects.len() as u32, 0])
+        {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+        head
+    }
+}
+
+impl Subject {
+    fn write(&self, to: &mut Vec<u8>) {
+        let Shape { kernel, grid: [grid_x, grid_y, grid_z], workgroup, scratch_bytes, lds_bytes } = self.shape;
+        to.extend_from_slice(&self.of.to_le_bytes());
+        for number in [kernel, grid_x, grid_y, grid_z, scratch_bytes, lds_bytes] {
+            to.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in workgroup.into_iter().chain([0]) {
+            to.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    /// Where it is kept at hand.
+    fn slot(&self) -> usize {
+        let Shape { kernel, grid, workgroup, .. } = self.shape;
+        let sizes = u64::from(grid[0]) ^ u64::from(grid[1]) << 20 ^ u64::from(workgroup[0]) << 40;
+        // Fibonacci hashing: the upper bits of the product depend on all lower ones.
+        let mixed = (sizes ^ self.of ^ u64::from(kernel) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 56) as usize % AT_HAND
+    }
+}
