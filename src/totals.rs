@@ -46,9 +46,15 @@ pub(crate) struct Told {
 }
 
 impl Totals {
+    /// True while somebody asks.
+    #[inline]
+    pub(crate) fn are_asked_for(&self) -> bool {
+        self.asking.load(Ordering::Relaxed) > 0
+    }
+
     /// A dispatch has run on an agent, in nanoseconds.
     pub(crate) fn add(&self, kernel: u32, agent: usize, (start, end): (u64, u64)) {
-        if self.asking.load(Ordering::Relaxed) == 0 {
+        if !self.are_asked_for() {
             return;
         }
         for sums in lock(&self.of).values_mut() {

@@ -365,7 +365,7 @@ TOOLS = [
         "Adds up the durations of logs by kernel, and compares them with another log (`against`). Status 6 with `fail_above`: a kernel is"
         " slower.",
         {
-            "logs": Argument(_list("Logs: CSV, JSON, rocprofv3's kernel_trace.csv, rocpd databases.", least=1)),
+            "logs": Argument(_list("Logs: CSV, JSON, records, rocprofv3's kernel_trace.csv, rocpd databases.", least=1)),
             "by": Argument(
                 _text("What rows are grouped by.", enum=["kernel", "shape", "queue", "gpu", "process", "rank", "site", "log"]), "--by"
             ),

@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 
 use logdur_intercept::Interceptor;
 use logdur_intercept::blocks::RecordRef;
-use logdur_intercept::interceptor::SeenAgent;
 use logdur_intercept::lifetime::{self, Access};
 use logdur_intercept::ports::{Follow, Report};
 use logdur_intercept::queue::Queue;
@@ -151,8 +150,8 @@ impl WriteRows for Log {
 }
 
 /// The clocks that the times of a queue's rows are converted with.
-struct Clocks<'c> {
-    agent: Option<&'c SeenAgent>,
+struct Clocks {
+    agent: Option<ClockLine>,
     host: Option<ClockLine>,
 }
 
@@ -398,7 +397,8 @@ impl Log {
     ) -> Flushed {
         let agent = interceptor.agent(queue.agent);
         let mut old = agent.filter(|a| queue.has_packets && access == Access::Full && a.clock.is_old());
-        let clocks = Clocks { agent, host: interceptor.clock.line() };
+        let line = || agent.and_then(|agent| agent.clock.line());
+        let mut clocks = Clocks { agent: line(), host: interceptor.clock.line() };
         let batch = if writer.is_packed() { BATCH_OF_CHUNKS } else { BATCH };
         let mut at = *lock(&queue.logged);
         while let Some(record) = at.record() {
@@ -412,6 +412,7 @@ impl Log {
                             return Flushed::Blocked;
                         }
                         old = old.filter(|_| !calibrate(interceptor, queue, agent, record));
+                        clocks.agent = line();
                     }
                     self.write_row(writer, queue, &clocks, record);
                 }
@@ -432,7 +433,7 @@ impl Log {
         Flushed::All
     }
 
-    fn write_row(&self, writer: &mut Writer, queue: &Queue, clocks: &Clocks<'_>, record: RecordRef) {
+    fn write_row(&self, writer: &mut Writer, queue: &Queue, clocks: &Clocks, record: RecordRef) {
         if record.flags() & flag::NO_DISPATCH != 0 {
             record.set_state(State::Logged);
             return;
@@ -457,16 +458,19 @@ impl Log {
             record.times().start.load(Ordering::Relaxed),
             record.times().end.load(Ordering::Relaxed)
         );
-        let clock = clocks.agent.and_then(|a| a.clock.line());
-        let times = columns::times(r, operation, record.times(), clock);
-        if times.is_none() && record.flags() & flag::INCOMPLETE == 0 {
+        let has_times = columns::has_times(r, operation, record.times(), clocks.agent.as_ref());
+        if !has_times && record.flags() & flag::INCOMPLETE == 0 {
             record.add_flags(flag::NO_TIMES);
         }
+        let (is_packed, is_nowhere) = (writer.is_packed(), writer.sink.is_nowhere());
+        let is_compared = self.swaps.is_some_and(|swaps| swaps.compares(shape.kernel));
+        // The reader of records converts ticks.
+        let is_converted = !is_packed || is_compared || self.totals.are_asked_for();
+        let times = columns::times(r, operation, record.times(), clocks.agent.filter(|_| is_converted));
         if let Some(times) = times.filter(|_| operation == Operation::Dispatch) {
             self.totals.add(shape.kernel, queue.agent, times);
         }
         let name = || kernel.map_or(["", ""], |k| k.in_rows(self.naming).each_ref().map(String::as_str));
-        let is_compared = self.swaps.is_some_and(|swaps| swaps.compares(shape.kernel));
         let measured = times.filter(|_| is_compared).map(|(start, end)| {
             let [kernel_name, _] = name();
             let shape = compare::Shape { grid: shape.grid, workgroup: shape.workgroup };
@@ -475,10 +479,17 @@ impl Log {
             Box::new(Measured { subject, replaced, nanoseconds: end.saturating_sub(start) })
         });
         let number = record.block.get().queue();
-        if writer.is_packed() && !writer.sink.is_nowhere() {
+        if is_packed && !is_nowhere {
             let times = record.times();
-            let source =
-                Source { record: r, times, queue: number, agent: queue.agent, host: clocks.host, clock, late: None };
+            let source = Source {
+                record: r,
+                times,
+                queue: number,
+                agent: queue.agent,
+                host: clocks.host,
+                clock: clocks.agent,
+                late: None,
+            };
             writer.pack(record, &source, kernel, measured);
             return;
         }
@@ -496,7 +507,7 @@ impl Log {
             record: r,
             late: None,
         };
-        if !writer.sink.is_nowhere() {
+        if !is_nowhere {
             writer.formatted.write(&mut writer.buffer, &row);
         }
         writer.ends_row(record, measured);

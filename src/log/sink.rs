@@ -240,6 +240,11 @@ impl Sink {
     pub(crate) fn write(&mut self, lines: &[u8], patience: Patience) -> Result<(), Unwritten> {
         let written = self.write_open(lines, patience);
         if let Sink::File(file) = self {
+            let has_gone = written.as_ref().is_err_and(|unwritten| unwritten.error.kind() == io::ErrorKind::BrokenPipe);
+            if has_gone && file.header.lines.are_packed() {
+                // The next reader needs what stands at the beginning.
+                file.open = None;
+            }
             file.rest();
         }
         written
@@ -611,5 +616,47 @@ mod tests {
             "{unwritten:?}"
         );
         drop(reader);
+    }
+
+    #[test]
+    fn each_reader_of_a_pipe_gets_the_names_that_its_chunks_need() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let reader = || {
+            let mut options = std::fs::OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), libc::O_NONBLOCK).open(&path).unwrap()
+        };
+        let lines = Lines::of(Format::Records);
+        let chunk = |text: &str| {
+            let mut chunk = Vec::new();
+            lines.notice(&mut chunk, text);
+            chunk
+        };
+        let header = Header { text: Vec::new(), lines, written: 0, in_line: false, after: None, is_due: true };
+        let (open, preamble, length) = (None, chunk("names"), 0);
+        let mut sink = Sink::File(LogFile {
+            path: path.clone(),
+            open,
+            header,
+            preamble,
+            length,
+            began_anew: false,
+            stays_open: true,
+        });
+        let [one, other] = ["one", "other"].map(chunk);
+        let has = |mut reader: File, rows: &[u8]| {
+            let mut bytes = vec![0; 4096];
+            let count = io::Read::read(&mut reader, &mut bytes).unwrap();
+            assert_eq!(&bytes[..count], [&chunk("names")[..], rows].concat());
+        };
+        let first = reader();
+        sink.write(&one, Patience::none()).unwrap();
+        has(first, &one);
+        assert_eq!(sink.write(&other, Patience::none()).unwrap_err().error.kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(sink.write(&other, Patience::none()).unwrap_err().error.raw_os_error(), Some(libc::ENXIO));
+        let second = reader();
+        sink.write(&other, Patience::none()).unwrap();
+        has(second, &other);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use logdur_intercept::blocks::{Blocks, RecordRef};
 use logdur_journal::compare::{Comparisons, Subject};
 use logdur_journal::lines::{Format, Lines};
-use logdur_journal::packed::{Packer, Source};
+use logdur_journal::packed::{Packer, Room, Source};
 use logdur_journal::rows::Rows;
 use logdur_journal::{Fate, Naming, Process, Records};
 use logdur_settings as settings;
@@ -147,14 +147,17 @@ impl Writer {
         kernel: Option<&'static KnownKernel>,
         measured: Option<Box<Measured>>,
     ) {
-        if self.packer.as_ref().is_some_and(|packer| packer.must_close(source)) {
-            self.close_chunk();
-        }
-        let Some(packer) = &mut self.packer else { return };
-        let is_full = packer.row(&mut self.buffer, source, kernel.map(|known| &known.kernel));
-        self.ends_at(record, OPEN, measured);
-        if is_full {
-            self.close_chunk();
+        let kernel = kernel.map(|known| &known.kernel);
+        loop {
+            let Some(packer) = &mut self.packer else { return };
+            match packer.row(&mut self.buffer, source, kernel) {
+                Room::More => break self.ends_at(record, OPEN, measured),
+                Room::None => self.close_chunk(),
+                Room::Last => {
+                    self.ends_at(record, OPEN, measured);
+                    break self.close_chunk();
+                }
+            }
         }
     }
 

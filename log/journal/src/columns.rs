@@ -205,13 +205,23 @@ fn number<'a>(value: Option<u64>) -> Cell<'a> {
 /// Position of the agent of a copy that is none of a GPU.
 pub const NO_GPU: usize = u32::MAX as usize;
 
+/// True if there are times, and a way to convert them.
+#[inline]
+pub fn has_times(record: &Record, operation: Operation, ticks: &Times, clock: Option<&Line>) -> bool {
+    let has_ticks = || clock.is_some() && ticks.end.load(Ordering::Relaxed) != 0;
+    record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0 && (operation != Operation::Dispatch || has_ticks())
+}
+
 /// Start and end in nanoseconds, from ticks; `None` if there are none, or no way to convert them.
 pub fn times(record: &Record, operation: Operation, ticks: &Times, clock: Option<Line>) -> Option<(u64, u64)> {
+    if !has_times(record, operation, ticks, clock.as_ref()) {
+        return None;
+    }
     let (start, end) = (ticks.start.load(Ordering::Relaxed), ticks.end.load(Ordering::Relaxed));
     if operation != Operation::Dispatch {
-        return Some((start, end)).filter(|_| record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0);
+        return Some((start, end));
     }
-    let line = clock.filter(|_| record.flags() & (flag::NO_TIMES | flag::INCOMPLETE) == 0 && end != 0)?;
+    let line = clock?;
     Some((line.to_ns(start), line.to_ns(end)))
 }
 

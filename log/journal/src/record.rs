@@ -187,6 +187,21 @@ impl Record {
         self.subject.load(Ordering::Relaxed)
     }
 
+    /// What neighbouring records mostly have in common, as words: the subject, number of the kernel and grid in x, grid in y and z,
+    /// scratch and LDS, the workgroup.
+    #[inline]
+    pub(crate) fn common_words(&self) -> [u64; 5] {
+        let [x_and_y, z] =
+            [self.workgroup_x_and_y.load(Ordering::Relaxed), self.workgroup_z.load(Ordering::Relaxed).into()];
+        [
+            self.subject.load(Ordering::Relaxed),
+            self.kernel_and_grid_x.load(Ordering::Relaxed),
+            self.grid_y_and_z.load(Ordering::Relaxed),
+            self.scratch_and_lds.load(Ordering::Relaxed),
+            pair(x_and_y, z),
+        ]
+    }
+
     /// Of a copy: its bytes.
     pub fn copied_bytes(&self) -> &AtomicU64 {
         &self.subject

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use logdur_journal::lines::{Format, Lines};
+
 use crate::support::harness::{self, Outcome, Run, built};
 use crate::support::log::{COLUMNS, Log};
 
@@ -229,16 +231,16 @@ fn a_full_device_and_a_limit_of_files_lose_no_row_and_keep_nobody_waiting() {
     fs::create_dir(&records).unwrap();
     // An earlier run has left room for a part of the rows, the last chunk of which is cut.
     let earlier = Run::hsa("signals").args(["none", "2000"]).env("LOGDUR_LOG_FORMAT", "records").watched().passed();
-    let chunks = fs::read(earlier.folder.path().join("log.csv")).unwrap();
-    let times = (LIMIT as usize - MANY as usize * 20) / chunks.len();
-    fs::write(&log, chunks.repeat(times)).unwrap();
-    let before = times * 2000;
+    let mut chunks = fs::read(earlier.folder.path().join("log.csv")).unwrap();
+    let long = "earlier ".repeat((LIMIT as usize - MANY as usize * 20 - chunks.len()) / 8);
+    Lines::of(Format::Records).notice(&mut chunks, &long);
+    fs::write(&log, chunks).unwrap();
     let run = run.env("LOGDUR_RECORDS", records).watched().passed();
     assert_eq!(log.metadata().unwrap().len(), LIMIT);
     let [left] = &records_in(&run)[..] else { panic!("{:?}", records_in(&run)) };
     printed(&[&"log", left, &"-l", &log]);
     let all = text(&log);
-    assert_eq!(all.lines().filter(|line| line.starts_with('"')).count(), before + MANY as usize);
+    assert_eq!(all.lines().filter(|line| line.starts_with('"')).count(), 2000 + MANY as usize);
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
@@ -254,7 +256,7 @@ fn rows_that_nothing_can_keep_are_counted_as_those_of_a_log_in_text() {
 }
 
 #[test]
-fn a_pipe_has_every_row_and_a_reader_that_comes_later_has_their_names() {
+fn a_reader_of_a_pipe_gets_every_row_of_a_log_in_records() {
     let run = run().env("LOGDUR_LOG_FORMAT", "records");
     let pipe = pipe(run.file("pipe"));
     let mut reader = reader(&pipe);

@@ -18,7 +18,7 @@ mod pack;
 mod read;
 mod text;
 
-pub use pack::{Packer, Source};
+pub use pack::{Packer, Room, Source};
 pub use read::{Found, Reader};
 pub use text::{print, say};
 

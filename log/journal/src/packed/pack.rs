@@ -8,12 +8,14 @@ use crate::columns::Late;
 use crate::layout::Body;
 use crate::names::{Kernel, Naming};
 use crate::process::Process;
-use crate::record::{Record, Shape, Times};
+use crate::record::{Record, Times};
 
 /// A chunk of rows is closed when it is as long as this: it is written by one system call, between those of other processes.
 const FULL: usize = 64 << 10;
 /// Subjects that are kept at hand: applications repeat few kernels and shapes.
 const AT_HAND: usize = 256;
+/// A place where no subject is at hand: no chunk has this number.
+const NOTHING: (Subject, u32) = ([0; 5], u32::MAX);
 
 /// What a row is made of.
 #[derive(Clone, Copy, Debug)]
@@ -34,13 +36,21 @@ pub struct Source<'a> {
     pub late: Option<Late>,
 }
 
-/// What the rows of a chunk have in common that have one number for it.
+/// What became of a row, and of the chunk that it was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Subject {
-    shape: Shape,
-    /// The address of the kernel descriptor, the bytes of a copy.
-    of: u64,
+pub enum Room {
+    /// It is there, and there is room for more.
+    More,
+    /// It is there, and was the last: the chunk has to be closed.
+    Last,
+    /// It is not there: the chunk has to be closed before it.
+    None,
 }
+
+/// What the rows of a chunk have in common that have one number for it: the words of [`Record::common_words`], as the file has them.
+type Subject = [u64; 5];
+
+const _: () = assert!(size_of::<Subject>() == super::SUBJECT);
 
 /// The rows of one process as chunks.
 #[derive(Debug)]
@@ -50,7 +60,7 @@ pub struct Packer {
     rows: Option<u64>,
     open: Option<Open>,
     /// Subjects of the open chunk that came last, and which number they have there.
-    at_hand: Vec<Option<(Subject, u16)>>,
+    at_hand: Vec<(Subject, u32)>,
     /// By the kernels' numbers: true for those that have been named.
     named: Vec<bool>,
 }
@@ -73,7 +83,7 @@ struct Open {
 impl Packer {
     /// For the rows of a process whose records have this stream.
     pub fn new(stream: u64) -> Packer {
-        Packer { stream, rows: Some(0), open: None, at_hand: vec![None; AT_HAND], named: Vec::new() }
+        Packer { stream, rows: Some(0), open: None, at_hand: vec![NOTHING; AT_HAND], named: Vec::new() }
     }
 
     /// For rows that the process did not write: nobody counts them.
@@ -92,26 +102,28 @@ impl Packer {
         whole(to, Kind::Begin, self.stream, &body.bytes());
     }
 
-    /// Adds a row. It is written when its chunk is [closed](Self::close): before this if it [must be](Self::must_close), behind it if
-    /// this returns `true`.
-    pub fn row(&mut self, to: &mut Vec<u8>, source: &Source<'_>, kernel: Option<&'static Kernel>) -> bool {
+    /// Adds a row. It is written when its chunk is [closed](Self::close).
+    #[inline]
+    pub fn row(&mut self, to: &mut Vec<u8>, source: &Source<'_>, kernel: Option<&'static Kernel>) -> Room {
         let id = source.record.id.load(Ordering::Relaxed);
-        let Some(open) = self.open.as_mut().filter(|open| open.takes(source, id)) else {
-            self.close(to);
-            self.open(to, source, id);
-            return self.row(to, source, kernel);
+        let open = match &mut self.open {
+            Some(open) if open.takes(source, id) => open,
+            Some(_) => return Room::None,
+            none => none.insert(Open::new(to, self.stream, source, id, &mut self.at_hand)),
         };
-        let shape = source.record.shape();
-        let subject = Subject { shape, of: source.record.subject() };
-        let slot = subject.slot();
-        let number = match self.at_hand[slot] {
-            Some((known, number)) if known == subject => number,
+        let subject = source.record.common_words();
+        let slot = place(&subject);
+        let number = match self.at_hand.get(slot) {
+            Some((known, number)) if *known == subject && *number < open.subjects.len() as u32 => *number,
             _ => {
-                let number = open.subjects.len() as u16;
+                let number = open.subjects.len() as u32;
                 open.subjects.push(subject);
-                self.at_hand[slot] = Some((subject, number));
-                if let Some(kernel) = kernel.filter(|_| name(&mut self.named, shape.kernel)) {
-                    open.names.push((shape.kernel, kernel));
+                if let Some(at_hand) = self.at_hand.get_mut(slot) {
+                    *at_hand = (subject, number);
+                }
+                let of = subject[1] as u32;
+                if let Some(kernel) = kernel.filter(|_| name(&mut self.named, of)) {
+                    open.names.push((of, kernel));
                 }
                 number
             }
@@ -124,27 +136,15 @@ impl Packer {
         put(24, &(id.wrapping_sub(open.first) as u32).to_le_bytes());
         put(28, &source.record.thread.load(Ordering::Relaxed).to_le_bytes());
         put(32, &source.record.site.load(Ordering::Relaxed).to_le_bytes());
-        put(36, &number.to_le_bytes());
+        put(36, &(number as u16).to_le_bytes());
         put(38, &[source.record.flags(), late_number(source.late)]);
         to.extend_from_slice(&row);
         open.rows += 1;
-        to.len() - open.start >= FULL || open.subjects.len() == usize::from(u16::MAX)
-    }
-
-    fn open(&mut self, to: &mut Vec<u8>, source: &Source<'_>, first: u64) {
-        let start = open(to, Kind::Rows, self.stream);
-        to.resize(to.len() + ROWS_HEAD, 0);
-        self.at_hand.fill(None);
-        self.open = Some(Open {
-            start,
-            queue: source.queue,
-            agent: source.agent,
-            clocks: [source.host, source.clock],
-            first,
-            rows: 0,
-            subjects: Vec::new(),
-            names: Vec::new(),
-        });
+        if to.len() - open.start >= FULL || open.subjects.len() == usize::from(u16::MAX) {
+            Room::Last
+        } else {
+            Room::More
+        }
     }
 
     /// Closes the chunk that rows were added to. Kernels that it is the first to name stand before it; they are returned, too, since
@@ -152,7 +152,7 @@ impl Packer {
     pub fn close(&mut self, to: &mut Vec<u8>) -> Option<Vec<u8>> {
         let open = self.open.take()?;
         for subject in &open.subjects {
-            subject.write(to);
+            subject.iter().for_each(|word| to.extend_from_slice(&word.to_le_bytes()));
         }
         let head = open.head(self.rows);
         if let Some(place) = to.get_mut(open.start + super::HEAD..).and_then(|body| body.get_mut(..ROWS_HEAD)) {
@@ -180,12 +180,6 @@ impl Packer {
     pub fn forget(&mut self, rows: u64) {
         self.rows = self.rows.map(|all| all.saturating_sub(rows));
     }
-
-    /// True if the open chunk has no room for a row, and has to be closed before it.
-    pub fn must_close(&self, source: &Source<'_>) -> bool {
-        let id = source.record.id.load(Ordering::Relaxed);
-        self.open.as_ref().is_some_and(|open| !open.takes(source, id))
-    }
 }
 
 /// True for a kernel that has not been named before.
@@ -198,6 +192,23 @@ fn name(named: &mut Vec<bool>, number: u32) -> bool {
 }
 
 impl Open {
+    /// A chunk that is going to begin with a row.
+    fn new(to: &mut Vec<u8>, stream: u64, source: &Source<'_>, first: u64, at_hand: &mut [(Subject, u32)]) -> Open {
+        let start = open(to, Kind::Rows, stream);
+        to.resize(to.len() + ROWS_HEAD, 0);
+        at_hand.fill(NOTHING);
+        Open {
+            start,
+            queue: source.queue,
+            agent: source.agent,
+            clocks: [source.host, source.clock],
+            first,
+            rows: 0,
+            subjects: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+
     /// True if the row of a dispatch fits to those that are there.
     fn takes(&self, source: &Source<'_>, id: u64) -> bool {
         (self.queue, self.agent, self.clocks) == (source.queue, source.agent, [source.host, source.clock])
@@ -221,24 +232,10 @@ impl Open {
     }
 }
 
-impl Subject {
-    fn write(&self, to: &mut Vec<u8>) {
-        let Shape { kernel, grid: [grid_x, grid_y, grid_z], workgroup, scratch_bytes, lds_bytes } = self.shape;
-        to.extend_from_slice(&self.of.to_le_bytes());
-        for number in [kernel, grid_x, grid_y, grid_z, scratch_bytes, lds_bytes] {
-            to.extend_from_slice(&number.to_le_bytes());
-        }
-        for number in workgroup.into_iter().chain([0]) {
-            to.extend_from_slice(&number.to_le_bytes());
-        }
-    }
-
-    /// Where it is kept at hand.
-    fn slot(&self) -> usize {
-        let Shape { kernel, grid, workgroup, .. } = self.shape;
-        let sizes = u64::from(grid[0]) ^ u64::from(grid[1]) << 20 ^ u64::from(workgroup[0]) << 40;
-        // Fibonacci hashing: the upper bits of the product depend on all lower ones.
-        let mixed = (sizes ^ self.of ^ u64::from(kernel) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 56) as usize % AT_HAND
-    }
+/// Where a subject is kept at hand.
+fn place(subject: &Subject) -> usize {
+    let [of, kernel_and_grid_x, grid_y_and_z, _, workgroup] = *subject;
+    let words = of ^ kernel_and_grid_x.rotate_left(32) ^ grid_y_and_z.rotate_left(17) ^ workgroup << 40;
+    // Fibonacci hashing: the upper bits of the product depend on all lower ones.
+    (words.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % AT_HAND
 }

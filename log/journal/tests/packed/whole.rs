@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use logdur_journal::clock::Line;
 use logdur_journal::columns::{self, Late, Row};
 use logdur_journal::lines::{Format, Lines};
-use logdur_journal::packed::{Packer, Source};
+use logdur_journal::packed::{Packer, Room, Source};
 use logdur_journal::{Kernel, Naming, Operation, Process, Record, Registers, Shape, Times, flag};
 
 /// Dispatches of each process.
@@ -90,11 +90,12 @@ pub(crate) fn whole(text: Format) -> (Vec<u8>, Vec<u8>) {
             let host = (n > 20).then_some(HOST);
             let clock = (n > 40).then_some(AGENT).filter(|_| operation == Operation::Dispatch);
             let source = Source { record: &record, times: &times, queue: n / 50, agent, host, clock, late };
-            if packer.must_close(&source) {
+            let room = packer.row(&mut chunks, &source, known);
+            if room != Room::More {
                 packer.close(&mut chunks);
             }
-            if packer.row(&mut chunks, &source, known) {
-                packer.close(&mut chunks);
+            if room == Room::None {
+                assert_eq!(packer.row(&mut chunks, &source, known), Room::More);
             }
             let row = Row {
                 kernel: &known.map_or(String::new(), |kernel| kernel.shown(naming)),
