@@ -18,20 +18,14 @@ pub(super) struct Completion<'a> {
     signal: &'a Signal,
     /// What nobody writes while the packet is processed.
     constants: [u64; 5],
-    /// The end of the packet before. It stays there: a tool that logs the replay may still have to read it.
-    last_end: u64,
 }
 
 impl<'a> Completion<'a> {
     /// Sets a signal for a packet that is going to be published.
     pub(super) fn new(signal: &'a Signal) -> Completion<'a> {
+        signal.clear_ticks();
         signal.value.store(PENDING, Ordering::Release);
-        Completion { signal, constants: signal.constants(), last_end: signal.ticks().1 }
-    }
-
-    /// Start and end of the packet in GPU ticks, once they are there: no two packets of a queue end in the same tick.
-    pub(super) fn ticks(&self) -> Option<(u64, u64)> {
-        Some(self.signal.ticks()).filter(|(_, end)| *end != self.last_end)
+        Completion { signal, constants: signal.constants() }
     }
 
     /// True once the packet is complete.
@@ -86,17 +80,10 @@ mod tests {
         let memory = Memory::default();
         // SAFETY: so many bytes that live as long as the test, aligned, all atomic.
         let signal = unsafe { &*memory.0.as_ptr().cast::<Signal>() };
-        signal.start_ts.store(40, Ordering::Relaxed);
-        signal.end_ts.store(50, Ordering::Relaxed);
         let completion = Completion::new(signal);
         assert!(!completion.is_complete().unwrap());
-        // The times of the packet before are nobody's, and are left to whoever reads them late.
-        assert_eq!((completion.ticks(), signal.ticks()), (None, (40, 50)));
-        signal.start_ts.store(60, Ordering::Relaxed);
-        signal.end_ts.store(70, Ordering::Relaxed);
         signal.value.fetch_sub(1, Ordering::Release);
         assert!(completion.is_complete().unwrap());
-        assert_eq!(completion.ticks(), Some((60, 70)));
         completion.check().unwrap();
         for value in [0, 1, -1, PENDING - 2, PENDING + 1] {
             signal.value.store(value, Ordering::Release);

@@ -534,14 +534,14 @@ impl Device for Rocm {
         self.wait(|| completion.is_complete(), limit)?;
         let host_ns = nanoseconds(start.elapsed());
         // A value that the kernel decremented is decremented again when the packet is complete: then, there are times.
-        let came = later(TIMES, || completion.ticks());
+        later(TIMES, || (self.done.memory().ticks().1 != 0).then_some(()));
         completion.check()?;
         let found = self.queue.contents();
         if found.structure != contents.structure || !self.has_tool && found.packets != contents.packets {
             return Err(completion::queue_written("its structure or a packet"));
         }
         let time = self.api.dispatch_time(self.gpu, self.done).requested(|| "asking when the kernel ran".to_owned())?;
-        let ticks = u128::from(came.map_or(0, |_| time.end.saturating_sub(time.start)));
+        let ticks = u128::from(time.end.saturating_sub(time.start));
         let gpu_ns = u64::try_from(ticks * 1_000_000_000 / u128::from(self.ticks_per_second)).unwrap_or(u64::MAX);
         Ok(Times { gpu_ns, host_ns })
     }

@@ -81,6 +81,12 @@ impl Signal {
         ]
     }
 
+    /// Sets start and end to zero, as they are before any packet has completed.
+    pub fn clear_ticks(&self) {
+        self.start_ts.store(0, Ordering::Relaxed);
+        self.end_ts.store(0, Ordering::Relaxed);
+    }
+
     /// Start and end in GPU ticks, as they are now.
     #[inline]
     pub fn ticks(&self) -> (u64, u64) {
