@@ -286,7 +286,11 @@ fn what_cannot_be_controlled_is_refused_with_what_makes_it_possible() {
     let attach =
         |pid: &str| refusal(&Command::new(built("omniprobe")).args(["attach", "--status", pid]).output().unwrap());
     assert!(attach("999999999").contains("there is no process 999999999"));
-    let without = attach(&std::process::id().to_string());
+    // Not this process, whose other tests have children that listen.
+    let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+    let without = attach(&other.id().to_string());
+    other.kill().unwrap();
+    other.wait().unwrap();
     assert!(without.contains("it has no liblogdur.so in it") && without.contains("--attachable"), "{without}");
     let mut steps = Steps::start(Run::hip("swaps"), None);
     let not_asked = steps.refused(&["--status"]);
