@@ -1,4 +1,4 @@
-//! Lines of logs, CSV, JSON and [records](packed). A header says where the cells of later lines are, so that logs with more columns, with
+//! Lines of logs, CSV, JSON and records (`packed`). A header says where the cells of later lines are, so that logs with more columns, with
 //! fewer (logduration's have four), or several logs in one file can be read.
 
 mod comment;
