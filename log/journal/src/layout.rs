@@ -65,7 +65,7 @@ pub(crate) enum Kind {
     Block = 2,
     /// Where rows go and how.
     Origin = 3,
-    /// Kernels: how many, then number, [`Operation`](crate::Operation), bytes of arguments, [`Registers`](crate::Registers), symbol,
+    /// Kernels: how many, then number, [`Operation`], bytes of arguments, [`Registers`], symbol,
     /// [`Kernel::replaced`](crate::Kernel::replaced) and [`Kernel::code`](crate::Kernel::code) of each.
     Kernels = 4,
     /// A GPU: position, name, product.
