@@ -172,7 +172,7 @@ mod tests {
         let (settings, problems) = interceptor(&[("LOGDUR_LOG_FORMAT", "xml")]);
         assert_eq!(settings.log_format, Format::Csv);
         let text: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        assert_eq!(text, ["LOGDUR_LOG_FORMAT: expected csv, csv-safe or json, found \"xml\"; it is ignored"]);
+        assert_eq!(text, ["LOGDUR_LOG_FORMAT: expected csv, csv-safe, json or records, found \"xml\"; it is ignored"]);
     }
 
     #[test]
