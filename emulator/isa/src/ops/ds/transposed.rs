@@ -39,6 +39,7 @@ pub(super) fn load<const BITS: u32>(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> 
 
 /// What lanes get of what they read: so many bytes a lane, of elements of so many bits.
 #[inline(always)]
+#[cfg_attr(not(feature = "semantics"), expect(unreachable_pub, reason = "what asks for it is not built"))]
 pub fn columns(bytes: u32, bits: u32, read: &[Vgpr; WORDS]) -> [Vgpr; WORDS] {
     let each = 8 * bytes / bits;
     // Elements do not cross words but those of six bits.
