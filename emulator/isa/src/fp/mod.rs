@@ -3,14 +3,16 @@
 //! Sums and products in directed rounding are rounded from their exact values (`exact`). Conversions to narrower formats are made
 //! from round-to-nearest and the sign of its error.
 
-use crate::mode::{Mode, Rounding};
+use crate::mode::Rounding;
 
 pub mod brain;
 mod exact;
+mod min_max;
 pub(crate) mod scale;
 pub mod small;
 
 use exact::Format;
+pub use min_max::MinMax;
 
 /// A half-precision number, kept as its bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,7 +155,7 @@ pub trait Float: Copy {
     fn negate(self) -> Self;
     /// False for infinities and NaN.
     fn finite(self) -> bool;
-    /// The largest number in the place of infinity, if the type is one of those that [`Mode::saturates_small`] is about.
+    /// The largest number in the place of infinity, if the type is one of those that [`Mode::saturates_small`](crate::mode::Mode::saturates_small) is about.
     #[inline(always)]
     fn limited(self) -> Self {
         self
@@ -493,110 +495,6 @@ impl Arith for Moded {
     #[inline(always)]
     fn limited<T: Float>(self, result: T, overflows: bool) -> T {
         if self.saturates && overflows { result.limited() } else { result }
-    }
-}
-
-/// Minimum, maximum and NaN quieting, for every float type.
-pub trait MinMax: Copy {
-    /// True for NaN.
-    fn nan(self) -> bool;
-    /// The same NaN, quiet, if it is a signaling one.
-    fn quieted(self) -> Option<Self>;
-    /// Never a signaling NaN: what the host's rounding to integers leaves to its libraries.
-    #[inline(always)]
-    fn quiet(self) -> Self {
-        self.quieted().unwrap_or(self)
-    }
-    /// `self < other`, with minus zero below plus zero.
-    fn below(self, other: Self) -> bool;
-
-    /// The smaller, or a NaN if one is. Source: IEEE 754-2019, `minimum`.
-    #[inline(always)]
-    fn least(self, other: Self) -> Self {
-        unless_nan(self, other, self.below(other))
-    }
-
-    /// The larger, or a NaN if one is. Source: IEEE 754-2019, `maximum`.
-    #[inline(always)]
-    fn greatest(self, other: Self) -> Self {
-        unless_nan(self, other, other.below(self))
-    }
-
-    /// The larger; a number wins over a NaN, except that in IEEE mode a signaling NaN wins as a quiet one.
-    #[inline(always)]
-    fn larger(self, other: Self, mode: Mode) -> Self {
-        pick(self, other, mode, other.below(self))
-    }
-
-    /// The smaller; NaN as in [`MinMax::larger`].
-    #[inline(always)]
-    fn smaller(self, other: Self, mode: Mode) -> Self {
-        pick(self, other, mode, self.below(other))
-    }
-}
-
-#[inline(always)]
-fn unless_nan<T: MinMax>(a: T, b: T, first: bool) -> T {
-    match (a.nan(), b.nan()) {
-        (true, _) => a.quiet(),
-        (_, true) => b.quiet(),
-        _ if first => a,
-        _ => b,
-    }
-}
-
-#[inline(always)]
-fn pick<T: MinMax>(a: T, b: T, mode: Mode, first: bool) -> T {
-    if a.nan() || b.nan() {
-        if mode.ieee()
-            && let Some(quiet) = a.quieted().or_else(|| b.quieted())
-        {
-            return quiet;
-        }
-        return if a.nan() { b } else { a };
-    }
-    if first { a } else { b }
-}
-
-macro_rules! min_max {
-    ($type:ty, $bits:ident, $quiet:expr) => {
-        impl MinMax for $type {
-            #[inline(always)]
-            fn nan(self) -> bool {
-                self.is_nan()
-            }
-
-            #[inline(always)]
-            fn quieted(self) -> Option<Self> {
-                let bits = self.$bits();
-                (self.is_nan() && bits & $quiet == 0).then(|| <$type>::from_bits(bits | $quiet))
-            }
-
-            #[inline(always)]
-            fn below(self, other: Self) -> bool {
-                self < other || (self == other && self.is_sign_negative() && !other.is_sign_negative())
-            }
-        }
-    };
-}
-
-min_max!(f32, to_bits, 1 << 22);
-min_max!(f64, to_bits, 1 << 51);
-
-impl MinMax for F16 {
-    #[inline(always)]
-    fn nan(self) -> bool {
-        self.is_nan()
-    }
-
-    #[inline(always)]
-    fn quieted(self) -> Option<F16> {
-        (self.is_nan() && self.0 & 0x200 == 0).then_some(F16(self.0 | 0x200))
-    }
-
-    #[inline(always)]
-    fn below(self, other: F16) -> bool {
-        MinMax::below(self.to_f32(), other.to_f32())
     }
 }
 

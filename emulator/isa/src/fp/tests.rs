@@ -1,4 +1,5 @@
 use super::*;
+use crate::mode::Mode;
 
 /// Every value of a small float grid, denormals, infinities and NaN included.
 fn interesting_singles() -> Vec<f32> {

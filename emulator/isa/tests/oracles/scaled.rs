@@ -81,7 +81,7 @@ impl Format {
         vec![limited | sign]
     }
 
-    /// The two numbers around a magnitude that is no number itself.
+    /// The next smaller and the next larger number of the format, for a magnitude that it does not have.
     fn around(&self, x: f64) -> [u32; 2] {
         let low = (0..self.finite).rev().find(|code| self.number(*code) <= x).expect("zero is a number");
         [low, low + 1]

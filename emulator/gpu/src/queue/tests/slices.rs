@@ -1,4 +1,4 @@
-//! The slices of waves: with one seed they are the same, whoever looks at the workgroup.
+//! With one seed, waves execute the same slices whether a workgroup is observed or not.
 
 use std::sync::atomic::AtomicBool;
 
