@@ -295,7 +295,7 @@ impl Lines {
     }
 }
 
-/// A line that is no row, while it is written. Between the lines of chunks, it is a chunk when it ends.
+/// A line that is no row, while it is written. In a log in records, it becomes a chunk when it ends.
 struct Said<'a> {
     to: &'a mut Vec<u8>,
     /// Where its chunk begins.

@@ -7,40 +7,21 @@ use logdur_journal::columns::{self, COLUMNS, Cell};
 use logdur_journal::lines::{Format, Lines};
 use logdur_journal::packed::{Found, Reader};
 
-use super::{Column, Kind, Line, NAMES, Process, Row, json, unexpected_kind};
-
-/// The columns that are read, where they are in the journal's table.
-static PLACES: [Option<usize>; NAMES.len()] = {
-    let mut places = [None; NAMES.len()];
-    let mut name = 0;
-    while name < NAMES.len() {
-        let mut column = 0;
-        while column < COLUMNS.len() {
-            if is_same(NAMES[name], COLUMNS[column].name) {
-                places[name] = Some(column);
-            }
-            column += 1;
-        }
-        name += 1;
-    }
-    places
-};
-
-/// Compares texts at compile time.
-const fn is_same(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let mut at = 0;
-    while at < one.len() && at < other.len() && one[at] == other[at] {
-        at += 1;
-    }
-    at == one.len() && at == other.len()
-}
+use super::cells::Header;
+use super::{Column, Kind, Line, Process, Row, json, unexpected_kind};
 
 /// A log of chunks.
-#[derive(Default)]
 pub(super) struct Packed {
     reader: Reader,
     found: Option<Found>,
+    /// Where the columns that are read are in the journal's table.
+    header: Header,
+}
+
+impl Default for Packed {
+    fn default() -> Packed {
+        Packed { reader: Reader::default(), found: None, header: Header::of_all(&[]) }
+    }
 }
 
 impl Packed {
@@ -58,7 +39,7 @@ impl Packed {
     /// What was read.
     pub(super) fn line(&self) -> Line<'_> {
         match self.found {
-            Some(Found::Row) => row(&self.reader.row()),
+            Some(Found::Row) => row(&self.reader.row(), &self.header),
             Some(Found::Line) => json::line(self.reader.text().as_bytes()),
             Some(Found::Damage) => Line::Unreadable(self.reader.text().to_owned()),
             None => Line::Other,
@@ -85,10 +66,9 @@ impl Packed {
 }
 
 /// A row as a log in CSV has it.
-fn row<'a>(of: &columns::Row<'a>) -> Line<'a> {
+fn row<'a>(of: &columns::Row<'a>, header: &Header) -> Line<'a> {
     let cell = |column: Column| {
-        let place = PLACES.get(column as usize).copied().flatten();
-        place.and_then(|place| COLUMNS.get(place)).map_or(Cell::Nothing, |column| (column.cell)(of))
+        header.place(column).and_then(|place| COLUMNS.get(place)).map_or(Cell::Nothing, |column| (column.cell)(of))
     };
     let number = |column: Column| if let Cell::Number(number) = cell(column) { Some(number) } else { None };
     let text = |column: Column| match cell(column) {
