@@ -13,6 +13,7 @@ use crate::index::{self, Entry};
 use crate::pack::Pack;
 use crate::reader::Reader;
 use crate::records::{CodeObject, Dispatch, FramePosition, Placed, Snapshot, SnapshotId};
+use crate::region;
 use crate::scan::{self, End, Finding, Walk};
 
 /// What a check found.
@@ -247,6 +248,13 @@ impl Check {
         for dispatch in reader.dispatches() {
             self.dispatch(dispatch, &kernels, &objects);
         }
+        let regions: HashSet<u64> = records.regions.iter().map(|region| region.id).collect();
+        for (place, about) in region::references(records) {
+            let has = |id: SnapshotId| self.snapshots.contains(&id);
+            for what in about.lacks(&regions, &has, &kernels, &objects) {
+                self.found(place.offset, format_args!("{about}: {what} is not in the file"));
+            }
+        }
         for object in &records.code_objects {
             self.code_object(reader, object);
         }
@@ -272,16 +280,10 @@ impl Check {
     }
 
     fn dispatch(&mut self, dispatch: &Placed<Dispatch>, kernels: &HashSet<u64>, objects: &HashSet<Id>) {
-        let mut lacks: Vec<String> = Vec::new();
-        for id in [dispatch.before, dispatch.after].into_iter().flatten().filter(|id| !self.snapshots.contains(id)) {
-            lacks.push(format!("snapshot {}", id.0));
-        }
-        if dispatch.kernel != 0 && !kernels.contains(&dispatch.kernel) {
-            lacks.push(format!("kernel {}", dispatch.kernel));
-        }
-        if !dispatch.code_object.is_none() && !objects.contains(&dispatch.code_object) {
-            lacks.push(format!("code object {}", dispatch.code_object));
-        }
+        let snapshots = [dispatch.before, dispatch.after].into_iter().flatten();
+        let mut lacks: Vec<String> =
+            snapshots.filter(|id| !self.snapshots.contains(id)).map(|id| format!("snapshot {}", id.0)).collect();
+        lacks.extend(region::code_lacks(dispatch, kernels, objects));
         for what in lacks {
             let at = dispatch.place.offset;
             self.found(at, format_args!("dispatch {}: {what} is not in the file", dispatch.id));

@@ -40,6 +40,7 @@ mod pack;
 mod page;
 mod reader;
 pub mod records;
+mod region;
 mod repair;
 mod scan;
 mod snapshot;
@@ -61,9 +62,9 @@ pub use pack::Compress;
 pub use page::page;
 pub use reader::Reader;
 pub use records::{
-    Agent, Allocation, AllocationKind, Begun, CodeObject, Dispatch, FREED, FramePosition, Freed, Global,
-    KERNARG_EXTENT, Kernel, Loaded, Note, Packet, Placed, Property, Queue, Record, Records, Scope, Session, Severity,
-    Snapshot, SnapshotId, UNANNOUNCED, UNTAKEN,
+    Agent, Allocation, AllocationKind, Begun, Checkpoint, CodeObject, Completed, Dispatch, Evidence, FREED,
+    FramePosition, Freed, Global, KERNARG_EXTENT, Kernel, Loaded, Note, Packet, Placed, Property, Queue, Record,
+    Records, Region, RegionEnd, Scope, Session, Severity, Snapshot, SnapshotId, Step, StepKind, UNANNOUNCED, UNTAKEN,
 };
 pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;

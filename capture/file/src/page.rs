@@ -2,7 +2,7 @@
 
 use crate::frame::STRUCTURAL;
 use crate::header::{MAJOR, MINOR};
-use crate::records::{AllocationKind, Property, RECORDS, Scope, Severity};
+use crate::records::{AllocationKind, Completed, Evidence, Property, RECORDS, Scope, Severity, StepKind};
 use crate::value::{FieldRow, Fields};
 
 const PROSE: &str = include_str!("format.md");
@@ -17,10 +17,17 @@ pub fn page() -> String {
     for (number, name, _, rows) in RECORDS {
         records += &table(&format!("{name} (type {number})"), rows);
     }
-    records += &table("Property (a part of other records)", Property::ROWS);
+    for (name, rows) in [("Property", Property::ROWS), ("Completed", Completed::ROWS)] {
+        records += &table(&format!("{name} (a part of other records)"), rows);
+    }
     let mut numbers = String::new();
-    for (name, rows) in [("AllocationKind", AllocationKind::ROWS), ("Scope", Scope::ROWS), ("Severity", Severity::ROWS)]
-    {
+    for (name, rows) in [
+        ("AllocationKind", AllocationKind::ROWS),
+        ("Scope", Scope::ROWS),
+        ("StepKind", StepKind::ROWS),
+        ("Evidence", Evidence::ROWS),
+        ("Severity", Severity::ROWS),
+    ] {
         numbers += &format!("\n### {name}\n\n| number | name | meaning |\n|---|---|---|\n");
         for (name, number, help) in rows {
             numbers += &format!("| {number} | {name} | {} |\n", help.trim());

@@ -74,6 +74,30 @@ numbered! {
         4 All,
     }
 
+    /// What a step of a region is.
+    StepKind {
+        /// A dispatch of a kernel.
+        1 Dispatch,
+        /// A barrier packet: it writes no memory but its signal.
+        2 Barrier,
+        /// A packet of the vendor's own format.
+        3 Vendor,
+        /// A copy from memory to memory.
+        4 Copy,
+        /// Memory that is filled with a value.
+        5 Fill,
+    }
+
+    /// How it is known what the host wrote before a step.
+    Evidence {
+        /// Everything was at rest, and memory was compared: all that differs is there.
+        1 Idle,
+        /// The pages that the host wrote are there: the kernel of the system noted them.
+        2 Page,
+        /// What was found by either; GPUs may have written a part of it.
+        3 Either,
+    }
+
     /// How much a note matters.
     Severity {
         /// Good to know.
@@ -333,6 +357,84 @@ fields! {
         1 dispatch: Dispatch,
     }
 
+    /// A region begins: what its steps do, they do in this order. What it reaches is in the deltas of its steps.
+    Region {
+        /// Its number, from 1.
+        1 id: u64,
+        /// What it was asked for by, as the text was.
+        2 trigger: String,
+        /// What of the memory is in the deltas.
+        3 scope: Scope,
+        /// The agent of its first dispatch.
+        4 agent: u64,
+    }
+
+    /// How far a queue had come.
+    Completed {
+        /// The queue.
+        1 queue: u64,
+        /// All of its packets with a smaller index were complete.
+        2 index: u64,
+    }
+
+    /// One operation of a region, complete: with this record it is captured.
+    Step {
+        /// The region.
+        1 region: u64,
+        /// Its place in the region: 1, 2, 3, …, in the order in which the operations went to the GPU.
+        2 sequence: u64,
+        /// What it is.
+        3 kind: StepKind,
+        /// Memory that is written before it: what the region reaches for the first time, and what the host, or a copy that is no step, has changed since the step before. The snapshot has no parent, and no other memory.
+        4 delta: Option<SnapshotId>,
+        /// How it is known what the host has changed.
+        5 evidence: Evidence,
+        /// Of a dispatch: what is known of it. It has neither `before` nor `after`.
+        6 dispatch: Option<Dispatch>,
+        /// Of a barrier and of [`StepKind::Vendor`]: the packet, as the application made it.
+        7 packet: Packet,
+        /// The queue; 0 for copies and fills that are in none.
+        8 queue: u64,
+        /// The index of its packet in the queue.
+        9 index: u64,
+        /// Of a copy or a fill: the first address that is written.
+        10 to: u64,
+        /// Of a copy: the first address that is read.
+        11 from: u64,
+        /// Of a copy or a fill: how many bytes.
+        12 bytes: u64,
+        /// Of a fill: the 4 bytes that are repeated.
+        13 value: u32,
+        /// How far other queues had come when it was given to its queue: it may depend on that, and on no later packet of them.
+        14 waited: Vec<Completed>,
+        /// For how long its queue was held for the capture, in nanoseconds; 0 if it is not known.
+        15 held_ns: u64,
+    }
+
+    /// All memory that a region has reached, after a step.
+    Checkpoint {
+        /// The region.
+        1 region: u64,
+        /// The step after which the memory was so.
+        2 sequence: u64,
+        /// The memory. The snapshot has no parent.
+        3 snapshot: SnapshotId,
+    }
+
+    /// A region has ended.
+    RegionEnd {
+        /// The region.
+        1 region: u64,
+        /// How many steps it has.
+        2 steps: u64,
+        /// All memory that the region has reached and that is still allocated, after the last step. The snapshot has no parent.
+        3 after: Option<SnapshotId>,
+        /// True if it came to the end that was asked for, and each of its operations is a step.
+        4 is_complete: bool,
+        /// Why it ended before, or what it lacks.
+        5 reason: String,
+    }
+
     /// What a reader has to be told: what was not captured, above all.
     Note {
         /// How much it matters.
@@ -359,7 +461,7 @@ pub const FREED: &str = "freed";
 /// The code of notes about dispatches that were chosen and not captured.
 pub const UNTAKEN: &str = "untaken";
 
-nested! { Property Dispatch }
+nested! { Property Dispatch Completed }
 
 records! {
     /// The process that is captured, and with what.
@@ -388,6 +490,14 @@ records! {
     27 Note notes,
     /// Dispatches that are about to run.
     28 Begun begun,
+    /// Stretches of the application that are captured as a whole.
+    29 Region regions,
+    /// Operations of regions, in their order.
+    30 Step steps,
+    /// Memory in the middle of regions.
+    31 Checkpoint checkpoints,
+    /// Ends of regions.
+    32 RegionEnd region_ends,
 }
 
 /// A struct that is the body of a frame.

@@ -2,7 +2,7 @@
 //!
 //! Frames stay at their offsets, which others refer to. What is lost becomes padding; so does a snapshot that is no longer known.
 //! Memory whose contents are lost is dropped from its snapshot. A dispatch stays, without what it refers to, and a note says what
-//! it lacks.
+//! it lacks. A step of a region does not stay without what it refers to.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -16,6 +16,7 @@ use crate::id::Id;
 use crate::index::Entry;
 use crate::reader::Reader;
 use crate::records::{CodeObject, Dispatch, FramePosition, Note, Placed, Records, Severity, Snapshot, SnapshotId};
+use crate::region::{self, Reference};
 use crate::scan::{self, Finding};
 use crate::storage::{FileStorage, Storage};
 use crate::value;
@@ -131,6 +132,7 @@ struct Whole<'r> {
     reader: &'r Reader,
     packs: Packs,
     kernels: HashSet<u64>,
+    regions: HashSet<u64>,
     objects: HashSet<Id>,
     /// The frames of extents since the last snapshot, and whether contents of them are lost.
     extents: HashMap<SnapshotId, (u64, bool)>,
@@ -146,6 +148,7 @@ impl<'r> Whole<'r> {
             reader,
             packs: Packs::default(),
             kernels: reader.records().kernels.iter().map(|kernel| kernel.id).collect(),
+            regions: reader.records().regions.iter().map(|region| region.id).collect(),
             objects: HashSet::new(),
             extents: HashMap::new(),
             snapshots: HashMap::new(),
@@ -208,6 +211,9 @@ impl<'r> Whole<'r> {
                 _ => Ok(Kept::Written),
             };
         }
+        if let Some((_, about)) = region::references(&one).next() {
+            return self.of_region(offset, &about).map(|()| Kept::Written);
+        }
         let Some(dispatch) = one.dispatches.first() else { return Ok(Kept::Written) };
         let blanks = self.dispatch(dispatch);
         if blanks.is_empty() {
@@ -216,6 +222,16 @@ impl<'r> Whole<'r> {
         let mut body = body;
         value::blank(&mut body, &blanks);
         Ok(Kept::Changed(body))
+    }
+
+    /// A record of a region that lacks something is lost: what follows from it would be wrong, and a step that is not there is seen.
+    fn of_region(&self, offset: u64, about: &Reference<'_>) -> Result<(), CaptureError> {
+        let has = |id: SnapshotId| self.snapshots.get(&id).is_some_and(|is_lost| !is_lost);
+        let lacks = about.lacks(&self.regions, &has, &self.kernels, &self.objects);
+        if lacks.is_empty() {
+            return Ok(());
+        }
+        Err(CaptureError::damaged(offset, format!("{about} with {}", lacks.join(", ")), "none: it is lost"))
     }
 
     fn snapshot(&mut self, snapshot: &Placed<Snapshot>) -> Result<(), CaptureError> {

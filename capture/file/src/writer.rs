@@ -24,8 +24,8 @@ use crate::index::{self, Entry};
 use crate::known::{Known, Spot};
 use crate::pack::{self, Compress, Filled, Stored};
 use crate::records::{
-    Agent, Allocation, Begun, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Queue, Record, Session,
-    Severity, SnapshotId,
+    Agent, Allocation, Begun, Checkpoint, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Queue, Record,
+    Region, RegionEnd, Session, Severity, SnapshotId, Step,
 };
 use crate::state::State;
 use crate::storage::{FileStorage, Storage};
@@ -140,6 +140,14 @@ records! {
     begun: Begun;
     /// Writes a dispatch, and commits it: from here on it is in the file, whatever becomes of the process.
     dispatch: Dispatch;
+    /// Writes that a region begins.
+    region: Region;
+    /// Writes a step of a region, and commits it with its delta.
+    step: Step;
+    /// Writes that a snapshot is the memory after a step, and commits it.
+    checkpoint: Checkpoint;
+    /// Writes that a region has ended, and commits it with the memory after.
+    region_end: RegionEnd;
     /// Writes what a reader has to be told.
     note: Note;
 }

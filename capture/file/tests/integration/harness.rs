@@ -1,8 +1,9 @@
 //! What the stories share: numbers that are the same in every run, a capture with everything in it.
 
 use logdur_capture::{
-    Agent, Allocation, AllocationKind, CodeObject, Dispatch, Global, Id, Kernel, Loaded, Note, Options, Packet,
-    Property, Queue, Scope, Session, Severity, SnapshotId, Storage, Writer,
+    Agent, Allocation, AllocationKind, Checkpoint, CodeObject, Completed, Dispatch, Evidence, Global, Id, Kernel,
+    Loaded, Note, Options, Packet, Property, Queue, Region, RegionEnd, Scope, Session, Severity, SnapshotId, Step,
+    StepKind, Storage, Writer,
 };
 
 /// How many of something a test takes: few, or with `cargo xtask test --full` all that is promised.
@@ -151,4 +152,53 @@ pub(crate) fn capture(options: &Options, dispatches: u64, bytes: usize) -> Vec<u
     let code = "dangling-pointer".to_owned();
     writer.note(&Note { severity: Severity::Loss, code, text, dispatch: Some(0), time_ns: 1 }).unwrap();
     writer.finish().unwrap()
+}
+
+/// The memory of [`region`] that the host writes, and the memory that its copy writes.
+pub(crate) const HOST: u64 = 0x7f12_3456_7000;
+pub(crate) const DEVICE: u64 = 0x7f20_0000_0000;
+
+/// A capture of a region with a step of each kind: a dispatch, a barrier, a copy, a fill, memory of the vendor's, and a
+/// checkpoint. The host changes 3 bytes at an odd address before the second dispatch.
+pub(crate) fn region(options: &Options) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    let code = introduce(&mut writer, &Numbers(5).bytes(300));
+    writer.queue(&Queue { id: 2, agent: 1, size: 64, ..Queue::default() }).unwrap();
+    let trigger = "dispatches:3..dispatches:4".to_owned();
+    writer.region(&Region { id: 1, trigger, scope: Scope::Reachable, agent: 1 }).unwrap();
+    let first = writer_snapshot(&mut writer, &[(HOST, &Numbers(6).bytes(5000)), (DEVICE, &[0; 70_000])]);
+    let host = AllocationKind::HostPool;
+    writer.allocation(&Allocation { kind: host, ..allocation(HOST, 5000) }).unwrap();
+    writer.allocation(&allocation(DEVICE, 70_000)).unwrap();
+    let bare = |number| Dispatch { before: None, after: None, ..dispatch(number, code, first, first) };
+    let step = |sequence, kind| Step { region: 1, sequence, kind, evidence: Evidence::Idle, ..Step::default() };
+    let of_dispatch = |sequence, number, delta| Step {
+        delta: Some(delta),
+        dispatch: Some(bare(number)),
+        queue: 1,
+        index: number,
+        waited: vec![Completed { queue: 2, index: 7 }],
+        held_ns: 1234,
+        ..step(sequence, StepKind::Dispatch)
+    };
+    writer.step(&of_dispatch(1, 3, first)).unwrap();
+    let barrier = Packet(std::array::from_fn(|at| if at == 0 { 3 } else { at as u8 }));
+    writer.step(&Step { packet: barrier, queue: 2, index: 7, ..step(2, StepKind::Barrier) }).unwrap();
+    writer.step(&Step { to: DEVICE, from: HOST, bytes: 4096, ..step(3, StepKind::Copy) }).unwrap();
+    let at = writer_snapshot(&mut writer, &[(HOST, &[1; 5000]), (DEVICE, &[2; 70_000])]);
+    writer.checkpoint(&Checkpoint { region: 1, sequence: 3, snapshot: at }).unwrap();
+    writer.step(&Step { to: DEVICE, bytes: 64, value: 0x0102_0304, ..step(4, StepKind::Fill) }).unwrap();
+    let written = writer_snapshot(&mut writer, &[(HOST + 13, &[9, 8, 7])]);
+    writer.step(&of_dispatch(5, 4, written)).unwrap();
+    writer.step(&Step { packet: Packet([6; 64]), queue: 1, index: 5, ..step(6, StepKind::Vendor) }).unwrap();
+    let after = writer_snapshot(&mut writer, &[(HOST, &[3; 5000]), (DEVICE, &[4; 70_000])]);
+    let end = RegionEnd { region: 1, steps: 6, after: Some(after), is_complete: true, reason: String::new() };
+    writer.region_end(&end).unwrap();
+    writer.finish().unwrap()
+}
+
+fn writer_snapshot<S: Storage>(writer: &mut Writer<S>, memory: &[(u64, &[u8])]) -> SnapshotId {
+    let mut snapshot = writer.snapshot(None);
+    memory.iter().for_each(|(address, bytes)| snapshot.bytes(*address, bytes).unwrap());
+    snapshot.finish().unwrap()
 }

@@ -9,5 +9,6 @@ mod memory;
 mod mutants;
 mod newer;
 mod old_versions;
+mod regions;
 mod sizes;
 mod threads;

@@ -110,7 +110,8 @@ fn examples() -> Vec<(&'static str, Vec<u8>)> {
     writer.dispatch(&harness::dispatch(8, code, after, alone)).unwrap();
     let dispatch = Dispatch { after: None, ..harness::dispatch(9, code, alone, alone) };
     writer.begun(&Begun { dispatch }).unwrap();
-    vec![("finished", finished), ("killed", killed), ("memory", writer.finish().unwrap())]
+    let region = harness::region(&options(Compress::Auto));
+    vec![("finished", finished), ("killed", killed), ("memory", writer.finish().unwrap()), ("region", region)]
 }
 
 fn write_missing(folder: &Path) {
