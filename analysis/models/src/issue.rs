@@ -87,12 +87,14 @@ impl Issue {
             Family::Global => memory(Path::Global),
             Family::Scratch => memory(Path::Scratch),
             Family::Mubuf => memory(Path::Buffer),
-            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p => match op.arithmetic {
-                Arithmetic::Wave(of, operations) if op.is_matrix() => {
-                    Issue::Matrix { of, operations, sparse: op.flags.has(Flags::SPARSE) }
+            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p | Family::Vop3px2 => {
+                match op.arithmetic {
+                    Arithmetic::Wave(of, operations) if op.is_matrix() => {
+                        Issue::Matrix { of, operations, sparse: op.flags.has(Flags::SPARSE) }
+                    }
+                    _ => Issue::Vector,
                 }
-                _ => Issue::Vector,
-            },
+            }
         }
     }
 }

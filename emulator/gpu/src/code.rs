@@ -19,7 +19,7 @@ use crate::memory::View;
 pub(crate) const PAGE: u64 = 4096;
 const WORDS: usize = PAGE as usize / 4;
 /// Words of the following page that an instruction at the end may need.
-const TAIL: usize = 1;
+const TAIL: usize = 3;
 
 /// The instruction that begins at a word, once it is decoded: in one cache line of the host.
 #[repr(align(64))]

@@ -12,7 +12,7 @@ use crate::inst::Inst;
 /// Bytes of a word of code.
 pub const WORD: usize = 4;
 /// The most words that an instruction of these processors has.
-const MOST: usize = 2;
+const MOST: usize = 4;
 
 /// The words of one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub fn first(decoder: &Decoder, bytes: &[u8]) -> (Words, Result<Inst, DecodeErro
         whole += 1;
     }
     if whole == 0 {
-        return (Words { words: [dword(bytes), 0], count: 1 }, Err(DecodeError::Truncated));
+        return (Words { words: [dword(bytes), 0, 0, 0], count: 1 }, Err(DecodeError::Truncated));
     }
     let decoded = decoder.decode(&words[..whole]);
     let count = decoded.as_ref().map_or_else(|_| length(words[0]), |inst| usize::from(inst.size) / WORD);

@@ -1,7 +1,7 @@
 //! A decoded instruction: a row of the tables and the operands it was written with.
 
-use crate::op::{Flags, Op, Run};
-use crate::operand::Operand;
+use crate::op::{Family, Flags, Op, Run};
+use crate::operand::{Kind, Operand};
 
 /// How the instruction was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,73 @@ impl Dpp {
     }
 }
 
+/// What the elements of a factor of a matrix product are, where the instruction says it. Source: CDNA4 ISA manual, section 7.1.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactorFormat {
+    /// FP8, E4M3.
+    Fp8,
+    /// BF8, E5M2.
+    Bf8,
+    /// FP6, E2M3.
+    Fp6,
+    /// BF6, E3M2.
+    Bf6,
+    /// FP4, E2M1.
+    Fp4,
+}
+
+impl FactorFormat {
+    /// The format that a number in CBSZ or BLGP means.
+    pub const fn new(code: u8) -> Option<FactorFormat> {
+        Some(match code {
+            0 => FactorFormat::Fp8,
+            1 => FactorFormat::Bf8,
+            2 => FactorFormat::Fp6,
+            3 => FactorFormat::Bf6,
+            4 => FactorFormat::Fp4,
+            _ => return None,
+        })
+    }
+
+    /// Bits of an element.
+    pub const fn bits(self) -> u8 {
+        match self {
+            FactorFormat::Fp8 | FactorFormat::Bf8 => 8,
+            FactorFormat::Fp6 | FactorFormat::Bf6 => 6,
+            FactorFormat::Fp4 => 4,
+        }
+    }
+
+    /// The registers of a factor: each lane has 32 elements.
+    pub const fn kind(self) -> Kind {
+        Kind::Dwords(self.bits())
+    }
+}
+
+/// The scales of a matrix product's factors: each is a byte of a register. Source: CDNA4 ISA manual, section 7.2; LLVM's `VOP3PXe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scales {
+    /// The registers.
+    pub source: [Operand; 2],
+    /// Which byte of them.
+    pub byte: [u8; 2],
+}
+
+impl Scales {
+    /// The second word of a prefix, with the two bits of `op_sel` in the place of unused ones.
+    pub(crate) const fn control(first: u32, second: u32) -> u32 {
+        second & !(7 << 29) | (first >> 11 & 3) << 29
+    }
+
+    fn new(control: u32) -> Scales {
+        let byte = |n: u32| (control >> (29 + n) & 1 | (control >> (27 + n) & 1) << 1) as u8;
+        Scales {
+            source: [Operand::sgpr(control & 0x1ff), Operand::sgpr(control >> 9 & 0x1ff)],
+            byte: [byte(0), byte(1)],
+        }
+    }
+}
+
 /// Bits of [`Inst::control`] of memory instructions.
 pub mod control {
     /// Return the old value of an atomic; otherwise a cache hint (`glc`, `sc0`).
@@ -149,7 +216,7 @@ pub struct Inst {
     pub literal: u32,
     /// Immediate: a 16-bit constant, a jump distance or a memory offset; DS keeps two 8-bit offsets.
     pub imm: i32,
-    /// SDWA or DPP control word, or bits of [`control`].
+    /// SDWA or DPP control word, what says where [`Scales`] are, or bits of [`control`].
     pub control: u32,
 }
 
@@ -164,6 +231,29 @@ impl Inst {
     #[inline]
     pub fn dpp(&self) -> Option<Dpp> {
         (self.form == Form::Dpp).then(|| Dpp::new(self.control))
+    }
+
+    /// What a factor of a matrix product is, where the instruction says it.
+    #[inline]
+    pub fn factor_format(&self, factor: usize) -> Option<FactorFormat> {
+        let code = match factor {
+            0 => self.mods.abs,
+            1 => self.mods.neg,
+            _ => return None,
+        };
+        if self.op.flags.has(Flags::FORMATS) { FactorFormat::new(code) } else { None }
+    }
+
+    /// What source `n` is: what the row says, or the registers of a factor in the format that the instruction names.
+    #[inline]
+    pub fn source_kind(&self, n: usize) -> Kind {
+        self.factor_format(n).map_or(self.op.src[n], FactorFormat::kind)
+    }
+
+    /// The scales of a matrix product, if it has any.
+    #[inline]
+    pub fn scales(&self) -> Option<Scales> {
+        (self.op.family == Family::Vop3px2).then(|| Scales::new(self.control))
     }
 
     /// Where a jump that the instruction itself gives goes, when it is at an address.

@@ -26,6 +26,8 @@ pub enum Family {
     Vopc,
     Vop3,
     Vop3p,
+    /// A product of matrices behind a prefix that loads its scales: the opcode is that of the product without them.
+    Vop3px2,
     Ds,
     Flat,
     Scratch,
@@ -35,7 +37,7 @@ pub enum Family {
 
 impl Family {
     /// Every family, in the order of the coverage page.
-    pub const ALL: [Family; 16] = [
+    pub const ALL: [Family; 17] = [
         Family::Sop2,
         Family::Sopk,
         Family::Sop1,
@@ -47,6 +49,7 @@ impl Family {
         Family::Vopc,
         Family::Vop3,
         Family::Vop3p,
+        Family::Vop3px2,
         Family::Ds,
         Family::Flat,
         Family::Scratch,
@@ -63,7 +66,8 @@ impl Family {
                 Family::Sop1 | Family::Smem | Family::Vop1 | Family::Vopc | Family::Ds => 256,
                 Family::Vop2 => 64,
                 Family::Vop3 => 1024,
-                Family::Vop3p | Family::Flat | Family::Scratch | Family::Global | Family::Mubuf => 128,
+                Family::Vop3p | Family::Vop3px2 => 128,
+                Family::Flat | Family::Scratch | Family::Global | Family::Mubuf => 128,
             },
         }
     }
@@ -226,6 +230,9 @@ impl Flags {
     pub const HIGH_DST: Flags = Flags(1 << 46);
     /// Invalidates the cache of vector loads: later ones see what other workgroups wrote.
     pub const INVALIDATES: Flags = Flags(1 << 45);
+
+    /// CBSZ and BLGP say what the elements of the factors are: [`FactorFormat`](crate::inst::FactorFormat).
+    pub const FORMATS: Flags = Flags(1 << 47);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {
@@ -439,7 +446,7 @@ impl Op {
     /// True when results can be multiplied by 2, 4 and 1/2.
     pub fn has_omod(&self) -> bool {
         let pair = match self.family {
-            Family::Vop3p => false,
+            Family::Vop3p | Family::Vop3px2 => false,
             Family::Vop3 => matches!(self.dst, Kind::V2F32 | Kind::V2F16 | Kind::V2Bf16),
             _ => self.dst == Kind::V2F32,
         };

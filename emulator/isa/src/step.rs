@@ -21,7 +21,7 @@ pub fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
 }
 
 fn is_valu(i: &Inst) -> bool {
-    matches!(i.op.family, Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p)
+    matches!(i.op.family, Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p | Family::Vop3px2)
 }
 
 /// The instruction as index mode changes it; `None` where that mode is off, or moves nothing of such an instruction.

@@ -63,7 +63,9 @@ impl Uses {
         let mut uses = Uses::default();
         match inst.op.family {
             Family::Sop1 | Family::Sop2 | Family::Sopc | Family::Sopk | Family::Sopp => uses.scalar(inst),
-            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p => uses.vector(inst),
+            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p | Family::Vop3px2 => {
+                uses.vector(inst);
+            }
             Family::Smem => uses.scalar_memory(inst),
             Family::Ds => uses.lds(inst),
             Family::Flat | Family::Global | Family::Scratch => uses.flat(inst),
@@ -134,8 +136,11 @@ impl Uses {
 
     fn vector(&mut self, inst: &Inst) {
         let op = inst.op;
-        for (operand, kind) in inst.src.iter().zip(op.src) {
-            self.read(*operand, kind.dwords());
+        for (n, operand) in inst.src.iter().enumerate() {
+            self.read(*operand, inst.source_kind(n).dwords());
+        }
+        for source in inst.scales().iter().flat_map(|scales| scales.source) {
+            self.read(source, 1);
         }
         self.read(Operand::EXEC, 2);
         let dst = op.dst.dwords();

@@ -145,7 +145,12 @@ fn samples(op: &Op, decoder: &Decoder, random: &mut Random) -> Vec<Vec<u32>> {
     for attempt in 0..TRIES {
         // Few bits at first: encodings have many reserved ones.
         let mut word = || (0..attempt % 4).fold(if attempt == 0 { 0 } else { random.word() }, |w, _| w & random.word());
-        let words = [first | word() & !mask, word()];
+        let mut words = match op.family {
+            // Scales in registers.
+            Family::Vop3px2 => vec![0xd3ac_0000, 0x0002_0100],
+            _ => Vec::new(),
+        };
+        words.extend([first | word() & !mask, word()]);
         let Ok(inst) = decoder.decode(&words) else { continue };
         if std::ptr::eq(inst.op, op) {
             found.push(words[..usize::from(inst.size) / 4].to_vec());
@@ -171,6 +176,8 @@ const fn encoding(family: Family, code: u32) -> (u32, u32) {
         Family::Vopc => (0b11_1110 << 25 | code << 17, 0xfffe_0000),
         Family::Vop3 => (0b11_0100 << 26 | code << 16, 0xffff_0000),
         Family::Vop3p => (0b1_1010_0111 << 23 | code << 16, 0xffff_0000),
+        // ABID says that there are scales.
+        Family::Vop3px2 => (0b1_1010_0111 << 23 | code << 16 | 1 << 11, 0xffff_7800),
         Family::Ds => (0b11_0110 << 26 | code << 17, 0xfdfe_0000),
         Family::Flat => (0b11_0111 << 26 | code << 18, 0xfdfc_c000),
         Family::Scratch => (0b11_0111 << 26 | 1 << 14 | code << 18, 0xfdfc_c000),

@@ -179,7 +179,10 @@ pub fn passes(arch: Arch, op: &Op) -> Option<u32> {
 }
 
 fn is_valu(inst: &Inst) -> bool {
-    matches!(inst.op.family, Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p)
+    matches!(
+        inst.op.family,
+        Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p | Family::Vop3px2
+    )
 }
 
 fn is_salu(inst: &Inst) -> bool {
@@ -249,7 +252,7 @@ fn pair(ranges: &[Registers], first: Operand) -> Vec<Registers> {
 
 /// The sources that vector arithmetic names: no lanes or halves of its result that stay.
 fn sources(inst: &Inst) -> Vec<Registers> {
-    let named = inst.src.iter().zip(inst.op.src).map(|(first, kind)| Registers { first: *first, count: kind.dwords() });
+    let named = (0..inst.src.len()).map(|n| source(inst, n));
     let result = Registers { first: inst.dst, count: inst.op.dst.dwords() };
     let added = inst.op.flags.has(Flags::DST_IS_SRC2) || inst.op.flags.has(Flags::SPARSE);
     named.chain(added.then_some(result)).collect()
@@ -268,7 +271,7 @@ fn addend(inst: &Inst) -> Vec<Registers> {
 }
 
 fn source(inst: &Inst, n: usize) -> Registers {
-    Registers { first: inst.src[n], count: inst.op.src[n].dwords() }
+    Registers { first: inst.src[n], count: inst.source_kind(n).dwords() }
 }
 
 /// The number of the hardware register of `s_setreg` and `s_getreg`. Source: LLVM's AMDGPU operand syntax, `hwreg`.

@@ -215,7 +215,9 @@ impl Checker for Init {
         let Some(defined) = waves.get_mut(look.step.number) else { return };
         match look.inst.op.family {
             Family::Sop1 | Family::Sop2 | Family::Sopc | Family::Sopk | Family::Sopp => scalar::execute(look, defined),
-            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p => vector::execute(look, defined),
+            Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 | Family::Vop3p | Family::Vop3px2 => {
+                vector::execute(look, defined);
+            }
             _ => memory::execute(look, defined, lds, scratch),
         }
     }

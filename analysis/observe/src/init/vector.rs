@@ -216,7 +216,7 @@ fn read_lane(inst: &Inst, wave: &Wave, defined: &mut Defined, exec: u64) {
 
 /// A result depends on a row and a column of the factors. Only factors without any defined lane make it undefined.
 fn matrix(inst: &Inst, wave: &Wave, defined: &mut Defined) {
-    let factor = |n: usize| words(wave, defined, inst.src[n], inst.op.src[n]);
+    let factor = |n: usize| words(wave, defined, inst.src[n], inst.source_kind(n));
     let factors = if factor(0) == 0 || factor(1) == 0 { 0 } else { u64::MAX };
     let results: Vec<u64> =
         (0..inst.op.dst.dwords()).map(|n| factors & defined.lanes(wave, inst.addend(), n, Kind::B32)).collect();

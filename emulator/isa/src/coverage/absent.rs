@@ -196,8 +196,6 @@ const OPCODES: &[(Family, u16, &str)] = &[
     (Family::Vop3, 0x276, "v_interp_p2_legacy_f16"),
     (Family::Vop3, 0x277, "v_interp_p2_f16"),
     (Family::Vop3p, 0x2c, "v_mfma_ld_scale_b32"),
-    (Family::Vop3p, 0x2d, "v_mfma_f32_16x16x128_f8f6f4"),
-    (Family::Vop3p, 0x2e, "v_mfma_f32_32x32x64_f8f6f4"),
     (Family::Ds, 0x7e, "ds_condxchg32_rtn_b64"),
     (Family::Ds, 0x80, "ds_add_src2_u32"),
     (Family::Ds, 0x81, "ds_sub_src2_u32"),

@@ -24,7 +24,11 @@ const ABSENT: &[(&str, &str, &str)] = &[
         "all",
         "no compiler emits them",
     ),
-    ("`v_mfma_*_f8f6f4`, `v_mfma_ld_scale_b32`", "gfx950", "not there yet"),
+    (
+        "`v_mfma_ld_scale_b32`",
+        "gfx950",
+        "alone: in front of a matrix product with scales, it is part of that instruction",
+    ),
     ("`v_screen_partition_4se_b32`, `src_lds_direct`, the `tfe` bit", "all", "graphics"),
 ];
 

@@ -173,7 +173,7 @@ impl Decoder {
             0b110110 => self.ds(first, second(words)?),
             0b110111 => self.flat(first, second(words)?),
             0b111000 => self.mubuf(first, second(words)?),
-            0b110100 if first >> 23 == 0b110100111 => self.vop3p(first, second(words)?),
+            0b110100 if first >> 23 == vector::VOP3P => self.vop3p(first, words),
             0b110100 => self.vop3(first, second(words)?),
             top if top >> 5 == 0 => self.vop(first, words),
             top if top >> 4 == 0b10 => self.scalar(first, words),

@@ -5,7 +5,12 @@ use super::{
     second,
 };
 use crate::dpp;
-use crate::inst::Sdwa;
+use crate::inst::{Scales, Sdwa};
+
+/// The upper bits of the first word of VOP3P.
+pub(super) const VOP3P: u32 = 0b1_1010_0111;
+/// The upper half of the words that load scales: `v_mfma_ld_scale_b32`.
+const LD_SCALE: u32 = VOP3P << 7 | 0x2c;
 
 impl Decoder {
     /// VOP2, VOP1 and VOPC: bit 31 is clear.
@@ -277,7 +282,11 @@ impl Decoder {
     }
 
     /// VOP3P: packed and mixed operations, and matrix operations whose modifier fields mean other things.
-    pub(super) fn vop3p(&self, first: u32, high: u32) -> Result<Inst, DecodeError> {
+    pub(super) fn vop3p(&self, first: u32, words: &[u32]) -> Result<Inst, DecodeError> {
+        let high = second(words)?;
+        if let Some(op) = self.scaled_product(words) {
+            return self.scaled(op, first, words);
+        }
         let op = self.find(Family::Vop3p, first >> 16 & 0x7f)?;
         let mut i = self.inst(op, Form::E64, 8);
         i.mods = Mods {
@@ -322,6 +331,35 @@ impl Decoder {
         Ok(i)
     }
 
+    /// The product of matrices that uses the scales which the words before it load: its ABID is 1. Alone, what loads scales is no
+    /// instruction of the tables.
+    fn scaled_product(&self, words: &[u32]) -> Option<&'static Op> {
+        let &[first, _, product, _, ..] = words else { return None };
+        let uses_scales = product >> 23 == VOP3P && product >> 11 & 15 == 1;
+        let op = self.row(Family::Vop3px2, product >> 16 & 0x7f);
+        op.filter(|_| first >> 16 == LD_SCALE && uses_scales)
+    }
+
+    /// VOP3PX2: the words that load scales, and those of the product.
+    fn scaled(&self, op: &'static Op, first: u32, words: &[u32]) -> Result<Inst, DecodeError> {
+        let &[_, high, product, factors, ..] = words else { return Err(DecodeError::Truncated) };
+        // Result, third source, negations and clamp; `op_sel` of the third source, but `op_sel_hi` of it is free.
+        reserved(op, first & 0xa7ff | high & (7 << 29 | 0x1ff << 18))?;
+        let mut i = self.inst(op, Form::Only, 16);
+        i.control = Scales::control(first, high);
+        for n in 0..2 {
+            // LLVM knows no constants here: of these, hardware takes the exponent's field of a single, whatever byte is chosen.
+            let source = high >> (9 * n) & 0x1ff;
+            self.vgpr(
+                op,
+                Kind::B32,
+                source.checked_sub(256).ok_or(DecodeError::Operand(op.name, source as u16))?,
+                false,
+            )?;
+        }
+        self.matrix(i, product & !(15 << 11), factors)
+    }
+
     fn matrix(&self, mut i: Inst, first: u32, high: u32) -> Result<Inst, DecodeError> {
         let op = i.op;
         i.mods = Mods {
@@ -330,6 +368,12 @@ impl Decoder {
             op_sel: (first >> 11 & 15) as u8,
             ..Mods::default()
         };
+        if op.flags.has(Flags::FORMATS) {
+            reserved(op, u32::from(i.mods.op_sel))?;
+            if (0..2).any(|factor| i.factor_format(factor).is_none()) {
+                return Err(DecodeError::Form(op.name));
+            }
+        }
         // MI100 accumulates in accumulation registers only; later processors choose.
         let acc_result = !self.arch.unified_registers() || first >> 15 & 1 == 1;
         i.dst = self.vgpr(op, op.dst, first & 0xff, acc_result)?;
@@ -339,7 +383,7 @@ impl Decoder {
                 return Err(DecodeError::Operand(op.name, source.0));
             }
             let acc = high >> (27 + n) & 1 == 1;
-            i.src[n] = self.vgpr(op, op.src[n], u32::from(source.0) - 256, acc)?;
+            i.src[n] = self.vgpr(op, i.source_kind(n), u32::from(source.0) - 256, acc)?;
         }
         let source = Operand::sgpr(high >> 18 & 0x1ff);
         if op.flags.has(Flags::SPARSE) {

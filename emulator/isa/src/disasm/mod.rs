@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use crate::action::Action;
 use crate::arch::{Arch, Feature};
-use crate::inst::{Form, Inst, control};
+use crate::inst::{Form, Inst, Scales, control};
 use crate::op::{Access, Family, Flags};
 use crate::operand::{Kind, Operand};
 
@@ -142,6 +142,7 @@ impl Text<'_> {
             Family::Smem => self.smem(),
             Family::Vop1 | Family::Vop2 | Family::Vopc | Family::Vop3 => self.vector(),
             Family::Vop3p if i.op.is_matrix() => self.matrix(),
+            Family::Vop3px2 => self.matrix(),
             Family::Vop3p => self.packed(),
             Family::Ds => self.ds(),
             Family::Flat | Family::Scratch | Family::Global => self.flat(),
@@ -379,8 +380,18 @@ impl Text<'_> {
         let i = self.i;
         self.operand(i.dst, i.op.dst)?;
         for s in 0..3 {
-            let kind = if s == 2 && !i.src[2].is_vector() { Kind::F32 } else { i.op.src[s] };
+            let kind = if s == 2 && !i.src[2].is_vector() { Kind::F32 } else { i.source_kind(s) };
             self.operand(i.src[s], kind)?;
+        }
+        if let Some(Scales { source, byte }) = i.scales() {
+            for source in source {
+                self.operand(source, Kind::B32)?;
+            }
+            let [low, high] = [0, 1].map(|bit| byte[0] >> bit & 1 | (byte[1] >> bit & 1) << 1);
+            if low != 0 {
+                self.bits("op_sel", low, 3)?;
+            }
+            self.bits("op_sel_hi", high, 3)?;
         }
         if i.mods.abs != 0 {
             write!(self.out, " cbsz:{}", i.mods.abs)?;

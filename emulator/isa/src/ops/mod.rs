@@ -224,6 +224,7 @@ pub(crate) static TABLES: &[&[Op]] = &[
     scaled_conversions::TABLE,
     packed::TABLE,
     mfma::TABLE,
+    mfma::formats::TABLE,
     ds::TABLE,
     ds::ATOMICS,
     flat::FLAT,

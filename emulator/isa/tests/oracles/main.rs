@@ -8,6 +8,7 @@ mod half_loads;
 mod lds_loads;
 mod llvm_mc;
 mod machine;
+mod matrix_formats;
 mod memory;
 mod modes;
 mod random_execution;

@@ -9,7 +9,7 @@ use amdgpu_isa::wave::{Wave, vgpr_file};
 use amdgpu_isa::{Arch, Decoder, step};
 
 use crate::memory::Memory;
-use crate::seeded::{Seeded, words};
+use crate::seeded::{Seeded, instruction};
 
 /// Bits that floating-point operations treat in a way of their own, as singles, doubles or halves.
 const SPECIAL: &[u32] = &[
@@ -111,7 +111,7 @@ fn random_instructions_execute_without_panic_and_alike_at_every_level_of_the_hos
         let mut memories = [Memory::new(4096), Memory::new(4096)];
         let mut executed = 0;
         while executed < count() {
-            let words = words(&mut random);
+            let words = instruction(&mut random);
             let (Ok(a), Ok(b)) = (fast.decode(&words), plain.decode(&words)) else { continue };
             executed += 1;
             if executed % 256 == 1 {
@@ -154,7 +154,7 @@ fn random_words_decode_and_disassemble_without_panic() {
         let decoder = Decoder::new(arch);
         let mut random = Seeded(0x200 + arch as u64);
         for _ in 0..20 * count() {
-            let words = words(&mut random);
+            let words = instruction(&mut random);
             for given in [&words[..], &words[..1], &[]] {
                 if let Ok(inst) = decoder.decode(given) {
                     assert!(usize::from(inst.size) <= 4 * given.len());

@@ -16,14 +16,14 @@ const SATURATING: Mode = Mode(COMPUTE.0 | Mode::FP16_OVFL);
 const ONE: u32 = 127;
 
 /// A format of a few bits: fields of exponent and mantissa, and the number of positive codes that are finite.
-struct Format {
-    name: &'static str,
+pub(crate) struct Format {
+    pub(crate) name: &'static str,
     exponent: u32,
     mantissa: u32,
     finite: u32,
 }
 
-const FORMATS: [Format; 5] = [
+pub(crate) const FORMATS: [Format; 5] = [
     Format { name: "fp8", exponent: 4, mantissa: 3, finite: 0x7f },
     Format { name: "bf8", exponent: 5, mantissa: 2, finite: 0x7c },
     Format { name: "fp6", exponent: 2, mantissa: 3, finite: 0x20 },
@@ -32,7 +32,7 @@ const FORMATS: [Format; 5] = [
 ];
 
 impl Format {
-    fn bits(&self) -> u32 {
+    pub(crate) fn bits(&self) -> u32 {
         1 + self.exponent + self.mantissa
     }
 
@@ -44,7 +44,7 @@ impl Format {
         (digits + if field == 0 { 0.0 } else { 1.0 }) * 2f64.powi(field.max(1) as i32 - bias)
     }
 
-    fn value(&self, code: u32) -> f64 {
+    pub(crate) fn value(&self, code: u32) -> f64 {
         let sign = 1 << (self.bits() - 1);
         let positive = code & (sign - 1);
         let value = match positive {

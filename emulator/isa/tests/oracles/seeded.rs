@@ -59,6 +59,31 @@ pub(crate) fn words(random: &mut Seeded) -> [u32; 2] {
     [first & !mask | value, second]
 }
 
+/// The words of a product of matrices in the formats that it names, with its scales in front. Most bits that must be zero are.
+pub(crate) fn scaled_product(random: &mut Seeded) -> [u32; 4] {
+    let mut sparse = || random.word() & random.word() & random.word() & random.word();
+    let (unused, used) = ([sparse() & sparse() & 0xa7ff, sparse() & sparse() & 0xe7fc_0000], [0x1800, 0x1803_ffff]);
+    let code = 0x2d + random.below(2) as u32;
+    // Both scales are in registers, and so are both factors.
+    let first = 0xd3ac_0000 | random.word() & 0x5800 & (used[0] | 0x4000) | unused[0];
+    let second = random.word() & used[1] | 0x100 | 0x100 << 9 | unused[1];
+    let formats = [random.below(6) as u32, random.below(6) as u32];
+    // The result, and whether it is in accumulation registers; ABID is 1.
+    let product = 0xd380_0000 | code << 16 | random.word() & 0x80fe | formats[0] << 8 | 1 << 11;
+    let factors = random.word() & 0x1fff_fdfe | 0x100 | 0x100 << 9 | formats[1] << 29;
+    let factors = if random.below(2) == 0 { factors & !(0x1ff << 18) | 128 << 18 } else { factors };
+    [first, second, product, factors & !0x0000_0201]
+}
+
+/// As many words as an instruction can have, which begin like one.
+pub(crate) fn instruction(random: &mut Seeded) -> [u32; 4] {
+    if random.below(64) == 0 {
+        return scaled_product(random);
+    }
+    let [first, second] = words(random);
+    [first, second, 0, 0]
+}
+
 /// True for words whose literal an operand code would do for: LLVM 22 marks some of them, and takes others for the operand.
 pub(crate) fn has_small_literal([first, second]: [u32; 2]) -> bool {
     let short = first >> 31 == 0 || first >> 30 == 0b10;

@@ -11,7 +11,7 @@ use amdgpu_isa::wave::{Wave, vgpr_file};
 use amdgpu_isa::{Arch, Decoder, step};
 
 use crate::memory::Memory;
-use crate::seeded::{Seeded, words};
+use crate::seeded::{Seeded, instruction};
 
 /// Instructions executed for each processor.
 fn count() -> usize {
@@ -77,7 +77,7 @@ fn an_instruction_depends_on_no_register_but_those_it_is_said_to_read_and_change
         let mut executed = 0;
         let mut w = wave(arch, &mut random);
         while executed < count() {
-            let Ok(inst) = decoder.decode(&words(&mut random)) else { continue };
+            let Ok(inst) = decoder.decode(&instruction(&mut random)) else { continue };
             // What these read is in the machine, not in registers.
             if matches!(inst.op.name, "s_memtime" | "s_memrealtime") || inst.op.family == Family::Sopp {
                 continue;

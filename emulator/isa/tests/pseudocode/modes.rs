@@ -48,7 +48,7 @@ fn is_access(inst: &Inst) -> bool {
     match inst.op.family {
         Family::Ds | Family::Flat | Family::Global | Family::Scratch | Family::Mubuf | Family::Smem => true,
         Family::Sop2 | Family::Sopk | Family::Sop1 | Family::Sopc | Family::Sopp => false,
-        Family::Vop2 | Family::Vop1 | Family::Vopc | Family::Vop3 | Family::Vop3p => false,
+        Family::Vop2 | Family::Vop1 | Family::Vopc | Family::Vop3 | Family::Vop3p | Family::Vop3px2 => false,
     }
 }
 

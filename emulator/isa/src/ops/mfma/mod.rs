@@ -14,6 +14,7 @@ use crate::op::{Family, Flags, Levels, Op};
 use crate::operand::Kind;
 use crate::wave::LANES;
 
+pub(crate) mod formats;
 mod product;
 mod sparse;
 

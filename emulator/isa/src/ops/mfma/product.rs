@@ -163,7 +163,7 @@ fn permute<V: Copy>(factor: &mut [[V; LANES]], blgp: u8) {
 
 /// Puts what is added to into the registers of the results: by then factors are read, and registers may overlap.
 #[inline(always)]
-fn start<V: Sum>(w: &mut Wave, i: &Inst, results: usize) {
+pub(super) fn start<V: Sum>(w: &mut Wave, i: &Inst, results: usize) {
     let words = results as u32 * V::WORDS;
     let source = i.addend();
     if source.is_vector() {
