@@ -233,6 +233,8 @@ impl Flags {
 
     /// CBSZ and BLGP say what the elements of the factors are: [`FactorFormat`](crate::inst::FactorFormat).
     pub const FORMATS: Flags = Flags(1 << 47);
+    /// Whatever byte is chosen, the result is late as one that does not begin with its register.
+    pub const LATE_BYTE: Flags = Flags(1 << 48);
 
     /// Both sets.
     pub const fn and(self, other: Flags) -> Flags {

@@ -18,7 +18,7 @@ use amdgpu_isa::inst::Inst;
 use amdgpu_isa::uses::Registers;
 
 /// The most wait states that a rule asks for.
-pub const MOST: u32 = 19;
+pub const MOST: u32 = 20;
 
 /// What of an instruction a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Sides {
             Sides { name: inst.op.name, states: states(inst), offers: Vec::new(), needs: Vec::new(), between: 0 };
         for (n, rule) in RULES.iter().enumerate().filter(|(_, rule)| rule.archs.contains(arch)) {
             if let Some(about) = rule.first.about(inst, arch).filter(|about| !about.is_nothing()) {
-                let states = rule.states.of(passes(arch, inst.op).unwrap_or_default());
+                let states = rule.states.of(passes(arch, inst).unwrap_or_default());
                 if states > 0 {
                     sides.offers.push(Offer { rule: n, states, about });
                 }

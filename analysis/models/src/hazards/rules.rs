@@ -11,6 +11,8 @@ pub enum States {
     Are(u32),
     /// The passes of the matrix instruction that is first, and so many more or less.
     Passes(i32),
+    /// The same, and one more where the passes are not two.
+    LongPasses(i32),
 }
 
 impl States {
@@ -19,6 +21,7 @@ impl States {
         match self {
             States::Are(states) => states,
             States::Passes(more) => passes.saturating_add_signed(more),
+            States::LongPasses(more) => passes.saturating_add_signed(more) + u32::from(passes != 2),
         }
     }
 }
@@ -67,6 +70,11 @@ impl Rule {
         self
     }
 
+    const fn long_passes(mut self, more: i32) -> Rule {
+        self.states = States::LongPasses(more);
+        self
+    }
+
     const fn meets(mut self, meets: Meets) -> Rule {
         self.meets = meets;
         self
@@ -90,6 +98,10 @@ const GFX90A: ArchSet = ArchSet::only(Arch::Gfx90a);
 // LLVM asks for the instructions of MI300, which later processors have.
 const GFX940: ArchSet = ArchSet::with(Feature::Gfx940Insts);
 const UNIFIED: ArchSet = ArchSet::with(Feature::Gfx90aInsts);
+const GFX950: ArchSet = ArchSet::with(Feature::Gfx950Insts);
+const GFX942: ArchSet = GFX940.without(GFX950);
+/// MI200 and MI300.
+const UNTIL_942: ArchSet = UNIFIED.without(GFX950);
 
 const MEMORY_SCALAR: &str = "vector memory reads a scalar register too early after vector arithmetic writes it";
 const DPP: &str = "DPP reads a vector register too early after vector arithmetic writes it";
@@ -129,6 +141,10 @@ pub const RULES: &[Rule] = &[
     rule(GFX940, First::ValuScalar,     Second::LaneExec,          4, "a lane is read or written too early after vector arithmetic writes EXEC"),
     rule(GFX940, First::ValuVector,     Second::LaneSource,        1, "a lane is read too early after vector arithmetic writes its register"),
 
+    // MI350.
+    rule(GFX950, First::ValuVector, Second::LaneRows,     2, "rows of lanes are exchanged too early after vector arithmetic writes one of their registers"),
+    rule(GFX950, First::ValuScalar, Second::LaneRowsExec, 4, "rows of lanes are exchanged too early after vector arithmetic writes EXEC"),
+
     // Matrix instructions with a register file of their own.
     rule(GFX908, First::ValuScalar,  Second::MatrixOrWriteExec,   4, MATRIX_EXEC),
     rule(GFX908, First::ValuVector,  Second::MatrixOrWriteVector, 2, MATRIX_READ),
@@ -148,32 +164,42 @@ pub const RULES: &[Rule] = &[
     rule(UNIFIED, First::ValuScalar,  Second::MatrixExec,   4, MATRIX_EXEC),
     rule(UNIFIED, First::PlainVector, Second::MatrixVector, 2, MATRIX_READ),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::Factors(Multiplier::Any), 6,  FACTORS),
-    rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::Factors(Multiplier::Any), 11, FACTORS),
-    rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::Factors(Multiplier::Any), 0,  FACTORS).passes(3),
+    rule(UNTIL_942, First::Matrix(Multiplier::Double16), Second::Factors(Multiplier::Any), 11, FACTORS),
+    rule(GFX950,  First::Matrix(Multiplier::Double16), Second::Factors(Multiplier::Any), 19, FACTORS),
+    rule(UNTIL_942, First::Matrix(Multiplier::Unit),     Second::Factors(Multiplier::Any), 0,  FACTORS).passes(3),
+    rule(GFX950,  First::Matrix(Multiplier::Unit),     Second::Factors(Multiplier::Any), 0,  FACTORS).long_passes(3),
     rule(GFX940,  First::Matrix(Multiplier::Single),   Second::Factors(Multiplier::Any), 0,  FACTORS).passes(2),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::Addend(Multiplier::Double4), 4, ADDEND).meets(Meets::Exactly),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::Addend(Multiplier::NotUnit), 4, ADDEND).meets(Meets::Partly),
-    rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::Addend(Multiplier::NotUnit), 9, ADDEND).meets(Meets::Partly),
+    rule(UNTIL_942, First::Matrix(Multiplier::Double16), Second::Addend(Multiplier::NotUnit), 9, ADDEND).meets(Meets::Partly),
+    rule(GFX950,  First::Matrix(Multiplier::Double16), Second::Addend(Multiplier::NotUnit), 17, ADDEND).meets(Meets::Partly),
     rule(GFX90A,  First::Matrix(Multiplier::NotDouble), Second::Addend(Multiplier::NotDouble), 0, ADDEND).passes(0).meets(Meets::Partly),
     rule(GFX90A,  First::Matrix(Multiplier::NotDouble), Second::Addend(Multiplier::Double),    0, ADDEND).passes(1).meets(Meets::Partly),
-    rule(GFX940,  First::Matrix(Multiplier::Unit),   Second::Addend(Multiplier::Any),     0, ADDEND).passes(1).meets(Meets::Partly),
+    rule(GFX942,  First::Matrix(Multiplier::Unit),   Second::Addend(Multiplier::Any),     0, ADDEND).passes(1).meets(Meets::Partly),
+    rule(GFX950,  First::Matrix(Multiplier::Unit),   Second::Addend(Multiplier::Unit),    0, ADDEND).passes(2).meets(Meets::Partly),
+    rule(GFX950,  First::Matrix(Multiplier::Unit),   Second::Addend(Multiplier::NotUnit), 0, ADDEND).long_passes(1).meets(Meets::Partly),
     rule(GFX940,  First::Matrix(Multiplier::Single), Second::Addend(Multiplier::NotUnit), 0, ADDEND).passes(0).meets(Meets::Partly),
     rule(GFX940,  First::Matrix(Multiplier::NotDouble), Second::Addend(Multiplier::Any),  2, ADDEND).meets(Meets::Exactly)
         .pairs(|first, _| first.contains("_4x4x")),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::ValuVector,   6,  READ),
-    rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::ValuVector,   11, READ),
+    rule(UNTIL_942, First::Matrix(Multiplier::Double16), Second::ValuVector,   11, READ),
+    rule(GFX950,  First::Matrix(Multiplier::Double16), Second::ValuVector,   19, READ),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::MemoryVector, 9,  READ),
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::MemoryVector, 18, READ),
-    rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::ValuVector,   0,  READ).passes(3),
-    rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::MemoryVector, 0,  READ).passes(3),
+    rule(UNTIL_942, First::Matrix(Multiplier::Unit),     Second::ValuVector,   0,  READ).passes(3),
+    rule(GFX950,  First::Matrix(Multiplier::Unit),     Second::ValuVector,   0,  READ).long_passes(3),
+    rule(UNTIL_942, First::Matrix(Multiplier::Unit),     Second::MemoryVector, 0,  READ).passes(3),
+    rule(GFX950,  First::Matrix(Multiplier::Unit),     Second::MemoryVector, 0,  READ).long_passes(3),
     rule(GFX940,  First::Matrix(Multiplier::Single),   Second::ValuVector,   0,  READ).passes(2),
     rule(GFX940,  First::Matrix(Multiplier::Single),   Second::MemoryVector, 0,  READ).passes(2),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::ValuWrites,   6,  WRITTEN),
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::ValuWrites,   11, WRITTEN),
     rule(UNIFIED, First::Matrix(Multiplier::Double4),  Second::MemoryWrites, 6,  WRITTEN),
     rule(UNIFIED, First::Matrix(Multiplier::Double16), Second::MemoryWrites, 11, WRITTEN),
-    rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::ValuWrites,   0,  WRITTEN).passes(3),
-    rule(UNIFIED, First::Matrix(Multiplier::Unit),     Second::MemoryWrites, 0,  WRITTEN).passes(3),
+    rule(UNTIL_942, First::Matrix(Multiplier::Unit),     Second::ValuWrites,   0,  WRITTEN).passes(3),
+    rule(GFX950,  First::Matrix(Multiplier::Unit),     Second::ValuWrites,   0,  WRITTEN).long_passes(3),
+    rule(UNTIL_942, First::Matrix(Multiplier::Unit),     Second::MemoryWrites, 0,  WRITTEN).passes(3),
+    rule(GFX950,  First::Matrix(Multiplier::Unit),     Second::MemoryWrites, 0,  WRITTEN).long_passes(3),
     rule(GFX940,  First::Matrix(Multiplier::Single),   Second::ValuWrites,   0,  WRITTEN).passes(2),
     rule(GFX940,  First::Matrix(Multiplier::Single),   Second::MemoryWrites, 0,  WRITTEN).passes(2),
     rule(UNIFIED, First::MatrixAddend(Multiplier::Unit), Second::ValuWrites, 0,  ADDED).passes(-1),

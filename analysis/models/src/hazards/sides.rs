@@ -106,6 +106,10 @@ pub enum Second {
     DotFactors,
     /// A fused multiply-add of doubles.
     Fma64,
+    /// An exchange of rows of lanes: both of its registers.
+    LaneRows,
+    /// An exchange of rows of lanes: EXEC.
+    LaneRowsExec,
 }
 
 /// Which matrix instructions.
@@ -162,12 +166,19 @@ impl Multiplier {
 }
 
 /// Passes of four cycles that a matrix instruction takes; `None` for another one. Source: LLVM's `SISchedule.td`.
-pub fn passes(arch: Arch, op: &Op) -> Option<u32> {
+pub fn passes(arch: Arch, inst: &Inst) -> Option<u32> {
+    // In formats that the instruction names, factors of eight bits take twice as long as narrower ones.
+    let wide = (0..2).any(|n| inst.factor_format(n).is_some_and(|format| format.bits() == 8));
+    Some(passes_of_shape(arch, inst.op)? * if wide { 2 } else { 1 })
+}
+
+fn passes_of_shape(arch: Arch, op: &Op) -> Option<u32> {
     let Action::MatrixProduct(shape) = op.action else { return None };
     // Shortened singles are as fast as the halves of twice their depth.
     let depth = if shape.is_shortened { 2 * shape.depth } else { shape.depth };
     let passes = match (op.flags.has(Flags::F64_MATRIX), shape.rows) {
         (true, 4) => 4,
+        (true, _) if arch.has(Feature::Gfx950Insts) => 16,
         (true, _) => 8,
         (false, 4) => 2,
         (false, 16) if arch.has(Feature::Gfx940Insts) && depth >= 8 => 4,
@@ -224,11 +235,16 @@ fn lane_access(inst: &Inst) -> bool {
     inst.op.action == Action::ReadLane || inst.op.action == Action::WriteLane
 }
 
+fn swaps_rows(inst: &Inst) -> bool {
+    matches!(inst.op.action, Action::SwapLanes(_))
+}
+
 /// True for a vector operation on a part of its result's register. Source: LLVM's `GCNHazardRecognizer`, `dst_sel` and `op_sel`.
 fn writes_part(inst: &Inst) -> bool {
     inst.sdwa().is_some_and(|sdwa| inst.op.family != Family::Vopc && sdwa.dst_sel != Sdwa::DWORD)
         || inst.form == Form::E64 && inst.op.flags.has(Flags::OP_SEL) && inst.mods.op_sel & 8 != 0
         || inst.op.flags.has(Flags::BYTE_DST) && inst.mods.op_sel & 12 != 0
+        || inst.op.flags.has(Flags::LATE_BYTE)
 }
 
 fn vectors(ranges: &[Registers]) -> Vec<Registers> {
@@ -255,14 +271,19 @@ fn sources(inst: &Inst) -> Vec<Registers> {
     let named = (0..inst.src.len()).map(|n| source(inst, n));
     let result = Registers { first: inst.dst, count: inst.op.dst.dwords() };
     let added = inst.op.flags.has(Flags::DST_IS_SRC2) || inst.op.flags.has(Flags::SPARSE);
-    named.chain(added.then_some(result)).collect()
+    named.chain(added.then_some(result)).chain(scales(inst)).collect()
 }
 
-/// What a matrix instruction multiplies, and the places of a sparse factor's elements. Source: LLVM's `GCNHazardRecognizer`, for which they
+/// What a matrix instruction multiplies, with its scales and the places of a sparse factor's elements. Source: LLVM's `GCNHazardRecognizer`, for which they
 /// are a source that is not added to.
 fn factors(inst: &Inst) -> Vec<Registers> {
     let places = inst.op.flags.has(Flags::SPARSE).then(|| source(inst, 2));
-    vectors(&[source(inst, 0), source(inst, 1)].into_iter().chain(places).collect::<Vec<_>>())
+    vectors(&[source(inst, 0), source(inst, 1)].into_iter().chain(places).chain(scales(inst)).collect::<Vec<_>>())
+}
+
+/// The scales of a matrix instruction's factors.
+fn scales(inst: &Inst) -> impl Iterator<Item = Registers> {
+    inst.scales().into_iter().flat_map(|scales| scales.source.map(|first| Registers { first, count: 1 }))
 }
 
 /// What a matrix instruction adds to.
@@ -397,6 +418,8 @@ impl Second {
             Second::AccumulatorWrite => written(writes_accumulator(inst)),
             Second::DotFactors => is_dot(inst).then(|| About::Registers(vectors(&[source(inst, 0), source(inst, 1)]))),
             Second::Fma64 => (op.action == Action::Fma64).then_some(About::Itself),
+            Second::LaneRows => swaps_rows(inst).then(|| About::Registers(vectors(Uses::of(inst).reads.ranges()))),
+            Second::LaneRowsExec => exec(swaps_rows(inst)),
         }
     }
 }
@@ -407,7 +430,8 @@ mod tests {
 
     #[test]
     fn shortened_singles_take_as_long_as_halves_of_twice_their_depth() {
-        let passes = |name| amdgpu_isa::rows().find(|op| op.name == name).and_then(|op| passes(Arch::Gfx942, op));
+        let passes =
+            |name| amdgpu_isa::rows().find(|op| op.name == name).and_then(|op| passes_of_shape(Arch::Gfx942, op));
         // LLVM's `SISchedule.td`: Write4PassMAI and Write8PassMAI of gfx940.
         assert_eq!(passes("v_mfma_f32_16x16x8_xf32"), Some(4));
         assert_eq!(passes("v_mfma_f32_32x32x4_xf32"), Some(8));
@@ -419,7 +443,59 @@ mod tests {
         // LLVM's `SISchedule.td`, as `llvm-mca -mcpu=gfx942` shows it.
         for op in amdgpu_isa::rows().filter(|op| op.name.starts_with("v_smfmac_") || op.name.ends_with("_fp8")) {
             let expected = op.is_matrix().then(|| if op.name.contains("_16x16x") { 4 } else { 8 });
-            assert_eq!(passes(Arch::Gfx942, op), expected, "{}", op.name);
+            assert_eq!(passes_of_shape(Arch::Gfx942, op), expected, "{}", op.name);
+        }
+    }
+
+    #[test]
+    fn products_in_named_formats_take_twice_as_long_where_a_factor_has_eight_bits() {
+        // LLVM's `SISchedule.td`, `WriteMFMAScale_16X16X128_F8F6F4` and its neighbour. The words are llvm-mc's.
+        let decoder = amdgpu_isa::Decoder::new(Arch::Gfx950);
+        let scales = [0xd3ac_0000, 0x0002_2b14];
+        for (opcode, least) in [(0x2d, 4), (0x2e, 8)] {
+            for (cbsz, blgp) in (0..5).flat_map(|cbsz| (0..5).map(move |blgp| (cbsz, blgp))) {
+                let product = [0xd380_8000 | opcode << 16 | cbsz << 8, 0x0402_1100 | blgp << 29];
+                let scaled = [scales[0], scales[1], product[0] | 0x800, product[1]];
+                let expected = Some(if cbsz.min(blgp) < 2 { 2 * least } else { least });
+                let passes = |words: &[u32]| passes(Arch::Gfx950, &decoder.decode(words).unwrap());
+                assert_eq!([passes(&product), passes(&scaled)], [expected, expected], "{cbsz}, {blgp}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_product_of_mi350_is_awaited_a_state_longer_than_on_mi300() {
+        use super::super::Sides;
+        // LLVM's `GCNHazardRecognizer`, the tables of `GFX940_XDL_N_PassWritesVGPROverlapped…`. The words are llvm-mc's.
+        let products = [
+            ([0xd3ca_0000, 0x0402_1100], 2, [5, 5], [3, 4, 3]),
+            ([0xd3cd_0000, 0x0402_1100], 4, [7, 8], [5, 6, 6]),
+            ([0xd3cc_0000, 0x0402_1100], 8, [11, 12], [9, 10, 10]),
+            ([0xd3c8_0000, 0x0402_1100], 16, [19, 20], [17, 18, 18]),
+        ];
+        for (words, expected, factors, addends) in products {
+            let mut found = Vec::new();
+            for arch in [Arch::Gfx942, Arch::Gfx950] {
+                let inst = amdgpu_isa::Decoder::new(arch).decode(&words).unwrap();
+                assert_eq!(passes(arch, &inst), Some(expected), "{}", inst.op.name);
+                let sides = Sides::of(arch, &inst);
+                let states = |second: Second, meets: Meets| {
+                    let is_it = |rule: &super::super::Rule| rule.second == second && rule.meets == meets;
+                    let of =
+                        |offer: &super::super::Offer| is_it(&super::super::RULES[offer.rule]).then_some(offer.states);
+                    sides.offers.iter().filter_map(of).max()
+                };
+                let of_addend = |of| states(Second::Addend(of), Meets::Partly);
+                let any = of_addend(Multiplier::Any);
+                found.push((
+                    states(Second::Factors(Multiplier::Any), Meets::Anywhere),
+                    any.or(of_addend(Multiplier::Unit)),
+                    any.or(of_addend(Multiplier::NotUnit)),
+                ));
+            }
+            let [on_mi300, unit, others] = addends;
+            let on_mi300 = (Some(factors[0]), Some(on_mi300), Some(on_mi300));
+            assert_eq!(found, [on_mi300, (Some(factors[1]), Some(unit), Some(others))], "{expected} passes");
         }
     }
 }

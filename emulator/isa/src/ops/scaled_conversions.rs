@@ -290,8 +290,10 @@ const HALF: Flags = Flags::OP_SEL.and(Flags::KEEP_HIGH);
 const BYTES: Flags = Flags::OP_SEL.and(Flags::HALF_DST);
 /// A byte of the destination is chosen.
 const BYTE: Flags = Flags::BYTE_DST;
+/// The same of two random numbers of four bits.
+const LATE: Flags = Flags::BYTE_DST.and(Flags::LATE_BYTE);
 /// The first source is in vector registers.
-const VECTOR: Flags = Flags::BYTE_DST.and(Flags::VECTOR_SRC);
+const VECTOR: Flags = LATE.and(Flags::VECTOR_SRC);
 /// Of thirty-two numbers.
 const ALL: Flags = Flags::NO_MODS.and(Flags::VECTOR_SRC);
 
@@ -336,8 +338,8 @@ pub(crate) static TABLE: &[Op] = &[
     op("v_cvt_scalef32_f16_bf8",            0x24b, Kind::F16,   &[CODE, SCALE], HALF, runs!(widen_one<E5M2, F16>)),
     op("v_cvt_scalef32_pk_fp4_f16",         0x24c, Kind::B32,   &[Kind::V2F16, SCALE], BYTE, runs!(narrow_parts<E2M1, F16>)),
     op("v_cvt_scalef32_pk_fp4_bf16",        0x24d, Kind::B32,   &[Kind::V2Bf16, SCALE], BYTE, runs!(narrow_parts<E2M1, Brain>)),
-    op("v_cvt_scalef32_sr_pk_fp4_f16",      0x24e, Kind::B32,   &[Kind::V2F16, RANDOM, SCALE], BYTE, runs!(narrow_parts_random<E2M1, F16>)),
-    op("v_cvt_scalef32_sr_pk_fp4_bf16",     0x24f, Kind::B32,   &[Kind::V2Bf16, RANDOM, SCALE], BYTE, runs!(narrow_parts_random<E2M1, Brain>)),
+    op("v_cvt_scalef32_sr_pk_fp4_f16",      0x24e, Kind::B32,   &[Kind::V2F16, RANDOM, SCALE], LATE, runs!(narrow_parts_random<E2M1, F16>)),
+    op("v_cvt_scalef32_sr_pk_fp4_bf16",     0x24f, Kind::B32,   &[Kind::V2Bf16, RANDOM, SCALE], LATE, runs!(narrow_parts_random<E2M1, Brain>)),
     op("v_cvt_scalef32_pk_f16_fp4",         0x250, Kind::V2F16, &[CODE, SCALE], PART, runs!(widen_two<E2M1, F16>)),
     op("v_cvt_scalef32_pk_bf16_fp4",        0x251, Kind::V2Bf16, &[CODE, SCALE], PART, runs!(widen_two<E2M1, Brain>)),
     op("v_cvt_scalef32_2xpk16_fp6_f32",     0x252, MANY6,       &[MANY16, MANY16, SCALE], ALL, runs!(narrow_in_turns<E2M3>)),
