@@ -73,7 +73,9 @@ unsafe fn load(table: *mut HsaApiTable) {
     lifetime::runtime_is_up(true);
     hooks::runtime::started();
     hooks::install(&live, session.capture.is_some());
-    markers::connect(&session.interceptor, session.kernels, session.conditions);
+    let of_region = session.capture.into_iter().flat_map(|capture| capture.conditions());
+    let conditions = session.conditions.into_iter().chain(of_region).collect();
+    markers::connect(&session.interceptor, session.kernels, conditions);
     session.control.iter().for_each(|control| control.start(&session.interceptor));
 }
 

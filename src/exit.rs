@@ -39,6 +39,7 @@ extern "C" fn before_destructors() {
         let interceptor = &session.interceptor;
         lifetime::ending();
         if lifetime::is_runtime_up() {
+            session.capture.iter().for_each(|capture| capture.ends_with_process());
             interceptor.drain(Access::Full);
             session.instrument.iter().for_each(|instrument| instrument.end(interceptor));
             interceptor.count_unseen();

@@ -19,7 +19,7 @@ use crate::when::Conditions;
 struct Recorder {
     interceptor: &'static Interceptor,
     kernels: &'static Kernels,
-    conditions: Option<&'static Conditions>,
+    conditions: Vec<&'static Conditions>,
 }
 
 /// What markers are recorded with: null before the first runtime, and in the child of a fork.
@@ -33,13 +33,14 @@ static AT_END: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 pub(crate) fn connect(
     interceptor: &'static Interceptor,
     kernels: &'static Kernels,
-    conditions: Option<&'static Conditions>,
+    conditions: Vec<&'static Conditions>,
 ) {
+    let needed = conditions.iter().any(|conditions| conditions.need_markers());
     if RECORDER.load(Ordering::Acquire).is_null() {
         // Never freed: any thread may be using it.
         RECORDER.store(Box::into_raw(Box::new(Recorder { interceptor, kernels, conditions })), Ordering::Release);
     }
-    if conditions.is_some_and(Conditions::need_markers) {
+    if needed {
         // First: it learns of the ranges that wait.
         watch(Some(passed));
     }
@@ -62,10 +63,11 @@ unsafe extern "C" fn passed(passage: Passage, name: *const u8, length: usize) {
     guard((), || {
         // SAFETY: the pointer is null or comes from a leaked box, in `connect`.
         let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
-        let Some(conditions) = recorder.and_then(|recorder| recorder.conditions) else { return };
+        let Some(recorder) = recorder else { return };
         // SAFETY: the library of markers passes a name with that many bytes, which is valid during the call.
         let name = unsafe { std::slice::from_raw_parts(name, length) };
-        conditions.passed(passage, &String::from_utf8_lossy(name));
+        let name = String::from_utf8_lossy(name);
+        recorder.conditions.iter().for_each(|conditions| conditions.passed(passage, &name));
     });
 }
 

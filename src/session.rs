@@ -127,7 +127,8 @@ impl Session {
         for (is_on, said) in [(swapper.is_some(), of_cache), (capture.is_some(), of_capture)] {
             said.into_iter().for_each(|text| if is_on { log.notice(text) } else { log.off(text) });
         }
-        let (conditions, of_conditions) = Conditions::new(&settings.when, settings.start.is_some(), kernels);
+        let (conditions, of_conditions) =
+            Conditions::new(settings::Interceptor::when, &settings.when, settings.start.is_some(), kernels);
         of_conditions.into_iter().for_each(|text| log.off(text));
         let conditions = conditions.map(leaked);
         let control = settings.start.as_ref().zip(conditions).map(|(start, conditions)| {

@@ -15,7 +15,7 @@ use logdur_intercept::ports::{CountDispatch, Follow};
 use logdur_intercept::window::Window;
 use logdur_journal::markers::Passage;
 use logdur_journal::names::is_named;
-use logdur_settings::{Interceptor as Settings, Span, Trigger, When};
+use logdur_settings::{Span, Trigger, When};
 use logdur_system::lock;
 use logdur_system::text::one_line;
 use regex::Regex;
@@ -54,6 +54,8 @@ impl Condition {
 
 /// The conditions of a process.
 pub(crate) struct Conditions {
+    /// The variable that has them.
+    name: &'static str,
     window: &'static Window,
     kernels: &'static Kernels,
     numbers: Span,
@@ -72,6 +74,7 @@ impl Conditions {
     /// Those of the settings; `None` if dispatches are always recorded. A window that `is_switched` is closed until a client turns rows on.
     /// A line for each that can never be met.
     pub(crate) fn new(
+        name: &'static str,
         When(triggers): &When,
         is_switched: bool,
         kernels: &'static Kernels,
@@ -106,13 +109,14 @@ impl Conditions {
             triggers.iter().filter(|trigger| !is_number(trigger)).map(&mut condition).collect();
         let said = |(text, error): (String, regex::Error)| {
             let error = one_line(&error.to_string());
-            format!("{}: kernel:{text}: expected a regular expression, nothing is recorded: {error}", Settings::when)
+            format!("{name}: kernel:{text}: expected a regular expression, nothing is recorded: {error}")
         };
         let unmet = conditions.len() as u32 + u32::from(is_switched);
         let window =
             Box::leak(Box::new(Window::new(numbers.first..=numbers.last, counts.min().unwrap_or(u64::MAX), unmet)));
         let folder = std::env::current_dir().unwrap_or_default();
         let conditions = Conditions {
+            name,
             window,
             kernels,
             numbers,
@@ -129,6 +133,11 @@ impl Conditions {
     /// The window in which they are met.
     pub(crate) fn window(&self) -> &'static Window {
         self.window
+    }
+
+    /// True if whether they are met depends on dispatches alone: on numbers and kernels.
+    pub(crate) fn depend_on_dispatches(&self) -> bool {
+        lock(&self.conditions).iter().all(|condition| condition.named.is_some())
     }
 
     /// True if dispatches of some kernels count.
@@ -253,13 +262,12 @@ impl Conditions {
             },
             Trigger::Dispatches(_) | Trigger::Count(_) => String::new(),
         };
-        let line = |condition: &Condition| format!("{}: {}: {}", Settings::when, condition.trigger, why(condition));
-        let too_few = (self.numbers.first >= seen).then(|| {
-            format!("{}: dispatches:{}: there were {seen}, with numbers from 0", Settings::when, self.numbers)
-        });
+        let line = |condition: &Condition| format!("{}: {}: {}", self.name, condition.trigger, why(condition));
+        let too_few = (self.numbers.first >= seen)
+            .then(|| format!("{}: dispatches:{}: there were {seen}, with numbers from 0", self.name, self.numbers));
         let lines: Vec<String> = unmet.map(line).chain(too_few).collect();
         if lines.is_empty() && outside == seen && seen > 0 {
-            return vec![format!("{}: all {seen} dispatches were outside", Settings::when)];
+            return vec![format!("{}: all {seen} dispatches were outside", self.name)];
         }
         lines
     }
@@ -312,7 +320,7 @@ mod tests {
 
     use logdur_intercept::address_map::AddressMap;
     use logdur_journal::{Kernel, Records};
-    use logdur_settings::Value;
+    use logdur_settings::{Interceptor as Settings, Value};
 
     use super::*;
 
@@ -324,7 +332,7 @@ mod tests {
         for name in ["first", "second"] {
             leaked.named(Kernel { symbol: name.to_owned(), ..Kernel::default() });
         }
-        Conditions::new(&When::parse(OsStr::new(text)).unwrap(), is_switched, leaked)
+        Conditions::new(Settings::when, &When::parse(OsStr::new(text)).unwrap(), is_switched, leaked)
     }
 
     fn conditions(text: &str) -> Conditions {

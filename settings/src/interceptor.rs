@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use crate::instrument::{Dispatches, HandlerOptions, Handlers, Switch, Workgroups};
 use crate::value::{Bytes, words};
 use crate::{
-    CaptureScope, CaptureTell, Compress, Devices, FileMode, Grid, Occurrences, Quiesce, Ranks, Start, Value, When,
-    settings,
+    CaptureScope, CaptureTell, Compress, Devices, FileMode, Grid, Occurrences, Quiesce, Ranks, Region, Start, Value,
+    When, settings,
 };
 
 /// Where rows go.
@@ -240,6 +240,10 @@ settings! {
     capture_grid: Option<Grid> = "LOGDUR_CAPTURE_GRID" ["X[xY[xZ]]"] or (None) "any";
     /// Captures only dispatches to this GPU: its number in the column `agent` of the log, which `HIP_VISIBLE_DEVICES` does not change.
     capture_device: Option<u32> = "LOGDUR_CAPTURE_DEVICE" ["number"] or (None) "any";
+    /// A stretch of the application that is captured as a whole, instead of single dispatches: its dispatches in their order, with the memory that the host and copies change between them. `A..B`: from the first dispatch that A selects to the first later one that B selects, both included; `A`: from the first dispatch that A selects for as long as A does. A and B are triggers of `LOGDUR_WHEN`, but for `count` and `signal`. One dispatch runs at a time. Memory is read when the region reaches it first. `LOGDUR_CAPTURE_KERNELS` and others that choose dispatches have no effect.
+    capture_region: Option<Region> = "LOGDUR_CAPTURE_REGION" ["TRIGGER | TRIGGER..TRIGGER"] or (None) "single dispatches";
+    /// In a region, all memory that it has reached is captured after this many steps each, so that a replay can begin there.
+    capture_checkpoints: Option<u32> = "LOGDUR_CAPTURE_CHECKPOINTS" ["number"] or (None) "none";
     /// How much memory is captured: only the arguments; the allocations that arguments point to; those that can be reached from there; all.
     capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" or (CaptureScope::All) "`all`";
     /// Whether memory is also captured after the kernel. A replay needs it for its comparison.

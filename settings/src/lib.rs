@@ -11,6 +11,7 @@ mod injection;
 mod instrument;
 mod interceptor;
 mod ranks;
+mod region;
 mod start;
 mod value;
 mod when;
@@ -26,6 +27,7 @@ pub use interceptor::{
     TRUST_ALL,
 };
 pub use ranks::{Devices, Ranks};
+pub use region::Region;
 pub use start::{Feature, Start};
 pub use value::Value;
 pub use when::{Span, Trigger, When};

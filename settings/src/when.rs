@@ -92,7 +92,7 @@ impl Trigger {
             (_, of) => {
                 let of = str::from_utf8(of?).ok()?;
                 match kind {
-                    b"dispatches" => Span::read(of).map(Trigger::Dispatches),
+                    b"dispatches" | b"dispatch" => Span::read(of).map(Trigger::Dispatches),
                     b"kernel" => numbered(of).map(|(name, numbers)| Trigger::Kernel(name.to_owned(), numbers)),
                     b"count" => of.parse().ok().filter(|count| *count > 0).map(Trigger::Count),
                     b"seconds" => seconds(of),
@@ -217,6 +217,7 @@ mod tests {
             assert_eq!(When::parse(OsStr::new(text)), Ok(When(triggers.clone())), "{text}");
             assert_eq!(When(triggers).text(), text);
         }
+        assert_eq!(When::parse(OsStr::new("dispatch:7")), Ok(When(vec![Trigger::Dispatches(span(7, 7))])));
         for (triggers, text) in [
             (vec![Trigger::Range("a,b".into(), Span::ALL), Trigger::Signal], r"range:a\,b,signal"),
             (vec![Trigger::File(r"/a\".into()), Trigger::Signal], r"file:/a\\,signal"),

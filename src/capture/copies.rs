@@ -55,8 +55,36 @@ impl Engine {
     }
 }
 
+/// The memory that copies write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// From an address on, so many bytes.
+    Range(u64, u64),
+    /// It is not known: of an image, or of a list of operations.
+    Unknown,
+}
+
+/// What copies have written since it was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Addresses and sizes.
+    pub(super) ranges: Vec<(u64, u64)>,
+    /// Other memory, too.
+    pub(super) elsewhere: bool,
+}
+
+impl Written {
+    fn add(&mut self, destination: Destination) {
+        match destination {
+            Destination::Range(at, bytes) => self.ranges.push((at, bytes)),
+            Destination::Unknown => self.elsewhere = true,
+        }
+    }
+}
+
 /// A copy, by its signals.
 pub(crate) struct AsyncCopy {
+    pub(crate) destination: Destination,
     /// Has a value above 0 until the copy is complete.
     pub(crate) completion: u64,
     /// It begins when all of these are 0.
@@ -84,9 +112,27 @@ struct Known {
     begun: u64,
     /// A copy was begun that no signal tells the end of.
     endless: bool,
+    /// What copies that are complete have written, if somebody wants to know.
+    written: Option<Written>,
 }
 
 impl Known {
+    /// Forgets copies that are complete.
+    fn forget(&mut self, is_complete: impl Fn(&AsyncCopy) -> bool) {
+        let Known { copies, written, .. } = self;
+        copies.retain(|copy| {
+            let gone = is_complete(copy);
+            written.iter_mut().filter(|_| gone).for_each(|written| written.add(copy.destination));
+            !gone
+        });
+    }
+
+    /// The end of a copy that was begun cannot be seen.
+    fn lost_sight(&mut self) {
+        self.endless = true;
+        self.written.iter_mut().for_each(|written| written.elsewhere = true);
+    }
+
     /// True when a signal that was just given to a copy says that copies are complete before they are: each decrements it.
     fn is_early(&self, signal: u64) -> bool {
         let copies = self.copies.iter().filter(|copy| copy.completion == signal).count() as i64;
@@ -137,11 +183,14 @@ impl Drop for Held<'_> {
 }
 
 /// A call that returns when its copy is complete.
-pub(crate) struct Inside<'a>(&'a Copies);
+pub(crate) struct Inside<'a>(&'a Copies, Destination);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        lock(&self.0.known).inside -= 1;
+        let Inside(copies, destination) = self;
+        let mut known = lock(&copies.known);
+        known.inside -= 1;
+        known.written.iter_mut().for_each(|written| written.add(*destination));
     }
 }
 
@@ -213,38 +262,51 @@ impl Copies {
         known.given.extend(&engines);
         // Those that are complete delay no queue.
         if known.copies.len().is_power_of_two() {
-            known.copies.retain(|copy| !copy.is_complete());
+            known.forget(AsyncCopy::is_complete);
         }
         let signals: Vec<u64> = copies.iter().map(|copy| copy.completion).collect();
         known.copies.extend(copies);
         known.begun += 1;
-        known.endless |= signals.into_iter().any(|signal| known.is_early(signal));
+        if signals.into_iter().any(|signal| known.is_early(signal)) {
+            known.lost_sight();
+        }
         Giving { copies: self, engines }
     }
 
     /// A copy is about to be started that no signal tells the end of.
     pub(crate) fn never_end(&self) {
-        self.released(lock(&self.known)).endless = true;
+        self.released(lock(&self.known)).lost_sight();
     }
 
     /// A call is about to copy, and returns when that is done.
-    pub(crate) fn inside(&self) -> Inside<'_> {
+    pub(crate) fn inside(&self, destination: Destination) -> Inside<'_> {
         let mut known = self.released(lock(&self.known));
         known.inside += 1;
         known.begun += 1;
-        Inside(self)
+        Inside(self, destination)
+    }
+
+    /// What copies have written that were complete since the last call, or since the first one, which begins it. Copies under way are not
+    /// in it.
+    pub(super) fn written(&self) -> Written {
+        lock(&self.known).written.replace(Written::default()).unwrap_or_default()
+    }
+
+    /// Nobody wants to know any more what copies write.
+    pub(super) fn forget_written(&self) {
+        lock(&self.known).written = None;
     }
 
     /// The application gives a signal a value, for something else: a copy that had it is complete.
     pub(crate) fn reused(&self, signal: u64) {
-        lock(&self.known).copies.retain(|copy| copy.completion != signal);
+        lock(&self.known).forget(|copy| copy.completion == signal);
     }
 
     /// A signal is about to be destroyed.
     pub(crate) fn destroyed(&self, signal: u64) {
-        let copies = &mut lock(&self.known).copies;
-        copies.retain(|copy| copy.completion != signal);
-        copies.iter_mut().for_each(|copy| copy.dependencies.retain(|&s| s != signal));
+        let mut known = lock(&self.known);
+        known.forget(|copy| copy.completion == signal);
+        known.copies.iter_mut().for_each(|copy| copy.dependencies.retain(|&s| s != signal));
     }
 
     /// The engines of a GPU that have come to a copy that waits, or will.
@@ -297,7 +359,7 @@ impl Copies {
     /// True when all have ended that have begun: the others wait, or their engine does at one before them.
     pub(super) fn are_at_rest(&self) -> bool {
         let mut known = lock(&self.known);
-        known.copies.retain(|copy| !copy.is_complete());
+        known.forget(AsyncCopy::is_complete);
         let mut blocked = Vec::new();
         known.inside == 0
             && known.copies.iter().all(|copy| {
@@ -325,7 +387,8 @@ mod tests {
     }
 
     fn copy(completion: u64, dependencies: Vec<u64>, path: Path) -> AsyncCopy {
-        AsyncCopy { completion, dependencies, engine: Some(Engine { gpu: 1, path }) }
+        let destination = Destination::Range(completion, 8);
+        AsyncCopy { destination, completion, dependencies, engine: Some(Engine { gpu: 1, path }) }
     }
 
     #[test]
@@ -360,5 +423,26 @@ mod tests {
             scope.spawn(|| drop(copies.start(vec![copy(second, vec![], Path::ToGpu)])));
         });
         assert_eq!(lock(&copies.known).copies.len(), 2);
+    }
+
+    #[test]
+    fn what_copies_have_written_is_known_once_they_are_complete() {
+        let copies = Copies::default();
+        let [(first, first_handle), (_second, second), (third, third_handle)] = [1, 1, 1].map(signal);
+        drop(copies.start(vec![copy(first_handle, vec![], Path::ToGpu)]));
+        // From here on.
+        assert!(copies.written().ranges.is_empty());
+        drop(copies.start(vec![copy(second, vec![], Path::ToGpu), copy(third_handle, vec![], Path::ToHost)]));
+        first.value.store(0, Ordering::Relaxed);
+        third.value.store(0, Ordering::Relaxed);
+        assert!(!copies.are_at_rest());
+        drop(copies.inside(Destination::Range(64, 4)));
+        let written = copies.written();
+        assert_eq!(written.ranges, [(first_handle, 8), (third_handle, 8), (64, 4)]);
+        assert!(!written.elsewhere);
+        copies.destroyed(second);
+        drop(copies.inside(Destination::Unknown));
+        let written = copies.written();
+        assert_eq!((written.ranges, written.elsewhere), (vec![(second, 8)], true));
     }
 }

@@ -240,6 +240,13 @@ impl Memory {
         is_ours || self.around(at).is_some_and(|found| found.base == range.base)
     }
 
+    /// True while an allocation exists: another one at its address does not count.
+    pub(crate) fn is_same(&self, range: &Allocation) -> bool {
+        let is_ours =
+            matches!(range.kind, Kind::Variable { executable, .. } if self.of_ours(executable).contains(range));
+        is_ours || self.around(range.base).is_some_and(|found| found.serial == range.serial)
+    }
+
     /// Removes the variables of an executable that is gone.
     pub(crate) fn unloaded(&mut self, gone: Executable) {
         self.ours.remove(&gone.0);

@@ -16,6 +16,7 @@ mod kernarg;
 mod memory;
 mod process;
 mod read;
+mod region;
 mod scope;
 mod select;
 mod stall;
@@ -34,6 +35,7 @@ use std::time::Instant;
 use amdgpu_code_object::{DataKind, Image};
 use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
+use logdur_capture::Completed;
 use logdur_intercept::Interceptor;
 use logdur_intercept::lifetime::Access;
 use logdur_intercept::ports::{Follow, HoldQueue};
@@ -46,14 +48,17 @@ use logdur_system::text::one_line;
 
 use crate::code::{Object, Objects};
 use crate::kernels::Kernels;
+use crate::markers;
 use crate::ports::{FollowCode, OwnVariables, Switch, WriteRows};
+use crate::when::Conditions;
 
-pub(crate) use copies::{AsyncCopy, Copies, Engine, Giving, Inside, Path, copied_by_a_kernel};
+pub(crate) use copies::{AsyncCopy, Copies, Destination, Engine, Giving, Inside, Path, copied_by_a_kernel};
 pub(crate) use memory::Memory;
 
 use file::File;
 use hold::{Limits, Patience};
 use read::Reader;
+use region::{Choice, Region};
 use select::Selection;
 use untouched::Untouched;
 
@@ -65,6 +70,8 @@ pub(crate) struct Capture {
     /// Written before the process is ended.
     rows: &'static dyn WriteRows,
     selection: Selection,
+    /// Present when a stretch of the application is captured, instead of single dispatches.
+    region: Option<Region>,
     scope: CaptureScope,
     quiesce: Quiesce,
     after: bool,
@@ -109,6 +116,10 @@ struct Target {
     reached: bool,
     /// When the hold began.
     since: Instant,
+    /// False for one that waits for the end of a region.
+    is_wanted: bool,
+    /// Of a region: how far other queues had come.
+    waited: Vec<Completed>,
 }
 
 impl HoldQueue for Capture {
@@ -123,8 +134,23 @@ impl HoldQueue for Capture {
             self.stopped.load(Ordering::Relaxed) || !self.is_on.load(Ordering::Relaxed) || interceptor.is_outside();
         for index in packets {
             let packet = ring.slot(index).read();
-            let may_be_wanted = !is_stopped && packet.is_dispatch() && !ring.hold.has_passed(index);
-            let wanted = may_be_wanted.then(|| self.wants(interceptor, queue, &packet)).flatten();
+            let (mut is_wanted, mut waited) = (true, Vec::new());
+            let wanted = match &self.region {
+                _ if ring.hold.has_passed(index) => None,
+                None => {
+                    (!is_stopped && packet.is_dispatch()).then(|| self.wants(interceptor, queue, &packet)).flatten()
+                }
+                Some(region) if packet.is_dispatch() => {
+                    let choice = self.choose(interceptor, region, &packet, is_stopped);
+                    is_wanted = choice == Choice::Step;
+                    waited = region.waited(queue);
+                    (choice != Choice::Passes).then(|| self.selection.count(self.kernels, queue.agent, &packet))
+                }
+                Some(region) => {
+                    region.other(interceptor, queue, index, &packet);
+                    None
+                }
+            };
             let Some(occurrence) = wanted else {
                 self.untouched.published(&packet);
                 continue;
@@ -133,7 +159,8 @@ impl HoldQueue for Capture {
             ring.hold.begin(index);
             let _lease = interceptor.queues.lease();
             let (reached, since) = (false, Instant::now());
-            lock(&self.inbox).push_back(Target { queue, _lease, index, occurrence, reached, since });
+            let target = Target { queue, _lease, index, occurrence, reached, since, is_wanted, waited };
+            lock(&self.inbox).push_back(target);
             self.sleeper.wake();
             return true;
         }
@@ -142,6 +169,9 @@ impl HoldQueue for Capture {
 
     fn cannot_hold(&self, interceptor: &Interceptor, queue: u64) {
         self.untouched.unseen();
+        if let Some(region) = &self.region {
+            region.break_off(format!("queue {queue} is one of the runtime's intercept queues, which cannot be held"));
+        }
         interceptor.notice(format!(
             "capture: queue {queue} is one of the runtime's intercept queues: its dispatches are not captured, and not held while \
              others are"
@@ -151,6 +181,9 @@ impl HoldQueue for Capture {
 
 impl Follow for Capture {
     fn queue_begins(&'static self, interceptor: &'static Interceptor) {
+        if let Some(region) = &self.region {
+            region.queue_begins(interceptor);
+        }
         self.start(interceptor);
     }
 
@@ -204,6 +237,23 @@ impl Capture {
         self.selection.wants(self.kernels, queue.agent, packet)
     }
 
+    /// What becomes of a dispatch where a region is captured.
+    fn choose(&self, interceptor: &Interceptor, region: &Region, packet: &Packet, is_stopped: bool) -> Choice {
+        let closed = if packet.is_extended_dispatch() {
+            Some("a dispatch in AMD's extended format, which gfx1250 takes, is not captured")
+        } else if is_stopped {
+            Some("captures were turned off, or are outside of LOGDUR_WHEN")
+        } else {
+            None
+        };
+        region.choose(self.kernels.number(packet.kernel_object()), interceptor.numbered(), closed)
+    }
+
+    /// The conditions on markers and others that the setting has.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = &'static Conditions> + use<> {
+        self.region.as_ref().map(Region::conditions).into_iter().flatten()
+    }
+
     /// The feature as the settings describe it, and notices on them; `None` without a file.
     pub(crate) fn new(
         settings: &settings::Interceptor,
@@ -221,6 +271,10 @@ impl Capture {
                 return (None, vec![format!("{name}: expected a regular expression, nothing is captured: {error}")]);
             }
         };
+        let (region, wrong) = Region::new(settings, kernels);
+        if !wrong.is_empty() {
+            return (None, wrong);
+        }
         let file = match File::create(path, settings) {
             Ok(file) => file,
             Err(error) => return (None, vec![format!("{name}: {}; nothing is captured", whole(&error))]),
@@ -231,6 +285,7 @@ impl Capture {
             variables,
             rows,
             selection,
+            region,
             scope: settings.capture_scope,
             quiesce: settings.capture_quiesce,
             after: settings.capture_after != 0,
@@ -272,42 +327,85 @@ impl Capture {
     fn run(&self, interceptor: &'static Interceptor) {
         let mut reading: Option<take::Reading<'_>> = None;
         loop {
-            if lock(&self.inbox).is_empty() {
+            let has_work = || !lock(&self.inbox).is_empty() || self.region.as_ref().is_some_and(Region::is_due);
+            if !has_work() {
                 match reading.take() {
-                    None => self.sleeper.sleep(None, || !lock(&self.inbox).is_empty()),
-                    Some(late) => reading = late.wait_for_late_copies(|| !lock(&self.inbox).is_empty()),
+                    None => self.sleeper.sleep(self.region.as_ref().and_then(Region::look_in), has_work),
+                    Some(late) => reading = late.wait_for_late_copies(has_work),
                 }
             }
+            // Keeps the runtime from being shut down.
+            let may = interceptor.may_use_runtime();
+            if let Some(region) = self.region.as_ref().filter(|region| *may && region.is_due()) {
+                reading = self.end_due(interceptor, region, reading.take());
+                continue;
+            }
+            if !*may {
+                // Its memory is gone with the runtime.
+                self.region.iter().for_each(Region::over);
+            }
+            drop(may);
             let Some(since) = lock(&self.inbox).front().map(|first| first.since) else { continue };
             let mut patience = Patience::until(since + self.limits.hold, self.limits.stall);
             let target = loop {
                 match self.next(patience.is_over(interceptor, &self.copies)) {
-                    None if !lock(&self.inbox).is_empty() => std::thread::sleep(stall::LOOK),
+                    None if has_work() && !self.is_region_due() => std::thread::sleep(stall::LOOK),
                     target => break target,
                 }
             };
             let Some(target) = target else { continue };
-            // Keeps the runtime from being shut down.
             let may = interceptor.may_use_runtime();
             if !hold::has_room() {
                 self.stop(interceptor, hold::NO_ROOM);
             }
-            // The queue was held for it before the last capture reached a limit.
-            if *may && !self.stopped.load(Ordering::Acquire) {
-                reading = self.take(interceptor, target, reading.take());
-            } else {
-                drop(stall::Stalled::with(interceptor, target.queue));
-            }
+            let is_stopped = !*may || self.stopped.load(Ordering::Acquire);
+            reading = match &self.region {
+                // The queue was held for it before the last capture reached a limit.
+                _ if is_stopped => {
+                    self.region.iter().filter(|_| target.is_wanted).for_each(|region| region.gives_up(&target));
+                    drop(stall::Stalled::with(interceptor, target.queue));
+                    continue;
+                }
+                None => self.take(interceptor, target, reading.take()),
+                Some(region) if !region.is_over() => self.take_step(interceptor, region, &target, reading.take()),
+                Some(_) => {
+                    drop(stall::Stalled::with(interceptor, target.queue));
+                    continue;
+                }
+            };
         }
     }
 
+    fn is_region_due(&self) -> bool {
+        self.region.as_ref().is_some_and(Region::is_due)
+    }
+
     /// Takes a dispatch that its queue has come to: one that is behind a barrier may wait for what another queue is held at, or
-    /// does once it goes on. Any, when that has been waited for in vain.
+    /// does once it goes on. Any, when that has been waited for in vain. None that waits for the end of a region, before that.
     fn next(&self, in_vain: bool) -> Option<Target> {
+        let ends = self.region.as_ref().is_some_and(Region::is_over) || self.stopped.load(Ordering::Acquire);
         let mut inbox = lock(&self.inbox);
-        let reached = inbox.iter().position(|target| target.queue.has_reached(target.index));
-        let next = inbox.remove(reached.or(in_vain.then_some(0))?)?;
+        let reached = |target: &Target| target.queue.has_reached(target.index);
+        let mut wanted = inbox.iter().enumerate().filter(|(_, target)| ends || target.is_wanted);
+        let first = wanted.clone().next().map(|(at, _)| at);
+        let reached = wanted.find(|(_, target)| reached(target)).map(|(at, _)| at);
+        let next = inbox.remove(reached.or(first.filter(|_| in_vain))?)?;
         Some(Target { reached: reached.is_some(), ..next })
+    }
+
+    /// The region has ended: lets all queues go on that wait for that.
+    fn release_all(&self, interceptor: &'static Interceptor) {
+        let waiting = std::mem::take(&mut *lock(&self.inbox));
+        for target in waiting {
+            drop(stall::Stalled::with(interceptor, target.queue));
+        }
+    }
+
+    /// The process ends: a region that is open does, too, while the runtime is there.
+    pub(crate) fn ends_with_process(&self) {
+        if let Some(region) = &self.region {
+            region.ends_with_process(|| self.sleeper.wake());
+        }
     }
 
     /// Memory was allocated.
@@ -348,6 +446,7 @@ impl Capture {
 
     /// The runtime is about to shut down: held queues are released.
     pub(crate) fn leave(&self, interceptor: &'static Interceptor) {
+        self.ends_with_process();
         self.stopped.store(true, Ordering::Release);
         for target in std::mem::take(&mut *lock(&self.inbox)) {
             drop(stall::Stalled::with(interceptor, target.queue));
@@ -373,9 +472,11 @@ impl Capture {
         drop(file);
         if let Some(line) = told {
             interceptor.tell(&line);
-            if let Some(line) = self.selection.unmatched(self.kernels) {
-                interceptor.tell(&line);
-            }
+            let unmatched = match &self.region {
+                Some(region) => region.unmet(markers::are_there()),
+                None => self.selection.unmatched(self.kernels).into_iter().collect(),
+            };
+            unmatched.iter().for_each(|line| interceptor.tell(line));
         }
         self.check(interceptor, finished);
     }
@@ -402,6 +503,7 @@ impl Capture {
 
     fn stop(&self, interceptor: &Interceptor, reason: &str) {
         if !self.stopped.swap(true, Ordering::AcqRel) {
+            self.region.iter().for_each(|region| region.break_off(reason.to_owned()));
             interceptor.off(format!("capture: nothing more is captured: {reason}"));
         }
     }

@@ -113,6 +113,11 @@ impl Reader {
         Ok(Reader { api, host, gpus, lanes: Vec::new(), aperture: DeviceMappings::new().ok() })
     }
 
+    /// Discards what was read ahead: memory has changed since.
+    pub(super) fn discard(&mut self) {
+        self.lanes.iter_mut().flat_map(|lane| &mut lane.buffers).for_each(|buffer| buffer.of = None);
+    }
+
     /// Fills `to`, at most [`PIECE`] bytes, with the memory at an address. Memory is read in ascending order; reading its first address
     /// again discards earlier copies.
     ///
@@ -148,7 +153,7 @@ impl Reader {
         };
         if skipped == 0 {
             // A copy made before a kernel ran is stale.
-            self.lanes.iter_mut().flat_map(|lane| &mut lane.buffers).for_each(|buffer| buffer.of = None);
+            self.discard();
         }
         // SAFETY: the caller's promise.
         let Some((lane, buffer)) = (unsafe { self.copied(agent, memory.end(), address, to, copies, deadline) })? else {

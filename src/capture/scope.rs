@@ -198,8 +198,9 @@ impl Capture {
         let follow = follows.then(|| Follow::new(&all, span, changes, links));
         let mut gathered = Gathered { capture: self, reading, end: wanted.end, left, all, next: 0, same, follow };
         let read = file.snapshot(interceptor, parent, &mut gathered, wanted.end)?;
-        let moment = quiet.filter(|_| read.is_whole).map(|quiet| Moment {
-            snapshot: read.id,
+        let id = read.id;
+        let moment = quiet.zip(id).filter(|_| read.is_whole).map(|(quiet, id)| Moment {
+            snapshot: id,
             quiet,
             private: gathered.all.iter().map(|a| a.serial).filter(|serial| private.contains(serial)).collect(),
             links: gathered.follow.map(|follow| follow.links).unwrap_or_default(),
@@ -216,11 +217,11 @@ impl Capture {
             Some(Over::Time) => return Err(Untaken::Held(self.limits.hold)),
             Some(Over::TooMuch(why)) => return Err(why.into()),
         }
-        Ok(Some(read.id))
+        Ok(id)
     }
 
     /// Reads a piece of memory. It is freed neither meanwhile nor while a copy of it is in progress.
-    fn piece<'a>(
+    pub(super) fn piece<'a>(
         &'a self,
         reading: &mut Reading<'a>,
         range: &Allocation,
@@ -270,7 +271,7 @@ impl Capture {
 }
 
 /// Every word of some bytes, at any of them.
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.array_windows::<WORD>().map(|word| u64::from_le_bytes(*word))
 }
 

@@ -94,6 +94,15 @@ impl Selection {
         Some(format!("{name}: every kernel that is asked for and was dispatched has a name like {exclude}{others}"))
     }
 
+    /// Counts a dispatch of a region: its number among those of its kernel and geometry.
+    pub(super) fn count(&self, kernels: &Kernels, agent: usize, packet: &Packet) -> u64 {
+        let kernel = kernels.number(packet.kernel_object());
+        let mut seen = lock(&self.seen);
+        let count = seen.counts.entry((kernel, agent, packet.grid_size(), packet.workgroup_size())).or_default();
+        *count += 1;
+        *count
+    }
+
     /// Counts a dispatch. If it is captured: its number among those of its kernel and geometry.
     pub(super) fn wants(&self, kernels: &Kernels, agent: usize, packet: &Packet) -> Option<u64> {
         let mut seen = lock(&self.seen);

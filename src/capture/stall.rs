@@ -30,15 +30,20 @@ pub(super) struct Expired;
 /// Queues at rest; they go on when this is dropped.
 pub(super) struct Stalled {
     interceptor: &'static Interceptor,
-    /// That of the dispatch.
-    target: &'static Queue,
+    /// That of the dispatch, if there is one.
+    target: Option<&'static Queue>,
     paused: Vec<&'static Queue>,
 }
 
 impl Stalled {
     /// The queue of a packet that is held, which has been told so already.
     pub(super) fn with(interceptor: &'static Interceptor, target: &'static Queue) -> Stalled {
-        Stalled { interceptor, target, paused: Vec::new() }
+        Stalled { interceptor, target: Some(target), paused: Vec::new() }
+    }
+
+    /// No queue yet.
+    pub(super) fn without_target(interceptor: &'static Interceptor) -> Stalled {
+        Stalled { interceptor, target: None, paused: Vec::new() }
     }
 
     /// Pauses other queues where they are.
@@ -53,7 +58,7 @@ impl Stalled {
     }
 
     fn queues(&self) -> impl Iterator<Item = &'static Queue> {
-        std::iter::once(self.target).chain(self.paused.iter().copied())
+        self.target.into_iter().chain(self.paused.iter().copied())
     }
 
     /// Waits until nothing of these queues is in flight, and no copy. They are looked at twice: what has ended after its first
@@ -80,7 +85,7 @@ impl Stalled {
 
 impl Drop for Stalled {
     fn drop(&mut self) {
-        if let Some(ring) = &self.target.ring {
+        if let Some(ring) = self.target.and_then(|target| target.ring.as_ref()) {
             ring.hold.end();
         }
         for ring in self.paused.iter().filter_map(|queue| queue.ring.as_ref()) {

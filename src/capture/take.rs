@@ -121,7 +121,13 @@ impl Capture {
                 }
             }
         }
-        let now = start.elapsed().as_nanos() as u64;
+        self.spent_on(interceptor, start.elapsed());
+        reading
+    }
+
+    /// Time was spent on capturing: nothing more is captured once that was too much, or the file is full.
+    pub(super) fn spent_on(&self, interceptor: &Interceptor, time: Duration) {
+        let now = time.as_nanos() as u64;
         let spent = self.spent.fetch_add(now, Ordering::Relaxed) + now;
         if spent >= self.seconds.saturating_mul(1_000_000_000) {
             self.stop(interceptor, &format!("{} s were spent on it", self.seconds));
@@ -130,7 +136,6 @@ impl Capture {
         if let Some(limit) = full {
             self.stop(interceptor, &format!("the file has {limit} bytes"));
         }
-        reading
     }
 
     fn try_take<'a>(
@@ -207,7 +212,7 @@ impl Capture {
     }
 
     /// Lets the one dispatch run. False when its memory afterwards would say nothing.
-    fn run_alone(
+    pub(super) fn run_alone(
         &self,
         interceptor: &'static Interceptor,
         stalled: &Stalled,

@@ -12,7 +12,7 @@ use hsa_sys::raw::{
 use logdur_intercept::{Interceptor, guard};
 
 use super::{later, original};
-use crate::capture::{AsyncCopy, Engine, Giving, Inside, Path, copied_by_a_kernel};
+use crate::capture::{AsyncCopy, Destination, Engine, Giving, Inside, Path, copied_by_a_kernel};
 use crate::copies::Started;
 use crate::session;
 
@@ -31,28 +31,29 @@ impl Asked {
     unsafe fn before(
         &self,
         completion: hsa_signal_t,
+        destination: Destination,
         engine: impl Fn(&Interceptor) -> Option<Engine>,
     ) -> Option<Giving<'static>> {
         // SAFETY: the caller's promise.
-        unsafe { self.all_before(|interceptor| vec![(completion, engine(interceptor))]) }
+        unsafe { self.all_before(|interceptor| vec![(completion, destination, engine(interceptor))]) }
     }
 
-    /// Copies are about to be asked for: their completion signals and engines.
+    /// Copies are about to be asked for: their completion signals, what they write, and their engines.
     ///
     /// # Safety
     /// The application's promise: so many signals are there.
     unsafe fn all_before(
         &self,
-        copies: impl Fn(&Interceptor) -> Vec<(hsa_signal_t, Option<Engine>)>,
+        copies: impl Fn(&Interceptor) -> Vec<(hsa_signal_t, Destination, Option<Engine>)>,
     ) -> Option<Giving<'static>> {
         guard(None, || {
             let session = session::current()?;
             let mut copies = copies(&session.interceptor);
-            if let Some(capture) = session.capture.as_ref().filter(|_| copies.iter().any(|(c, _)| c.handle == 0)) {
+            if let Some(capture) = session.capture.as_ref().filter(|_| copies.iter().any(|(c, ..)| c.handle == 0)) {
                 capture.copies.never_end();
             }
-            copies.retain(|(completion, _)| completion.handle != 0);
-            for (completion, _) in &copies {
+            copies.retain(|(completion, ..)| completion.handle != 0);
+            for (completion, ..) in &copies {
                 session.interceptor.signal_reused(completion.handle);
             }
             let capture = session.capture.as_ref().filter(|_| !copies.is_empty())?;
@@ -60,7 +61,8 @@ impl Asked {
             // SAFETY: the caller's promise.
             let dependencies = (0..count).map(|n| unsafe { self.dependency.wrapping_add(n).read() }.handle);
             let dependencies: Vec<u64> = dependencies.filter(|&handle| handle != 0).collect();
-            let copy = |(completion, engine): (hsa_signal_t, _)| AsyncCopy {
+            let copy = |(completion, destination, engine): (hsa_signal_t, _, _)| AsyncCopy {
+                destination,
                 completion: completion.handle,
                 dependencies: dependencies.clone(),
                 engine,
@@ -134,6 +136,11 @@ impl CopyOperation {
         is_one.then_some(Started { signal: self.completion.handle, agents, bytes: self.size as u64 })
     }
 
+    fn destination(&self) -> Destination {
+        let is_one = self.kind == 0 && self.entries == 0;
+        if is_one { Destination::Range(self.to, self.size as u64) } else { Destination::Unknown }
+    }
+
     /// The engine that the runtime chooses, if the operation is one copy of one range.
     fn engine(&self, interceptor: &Interceptor) -> Option<Engine> {
         let is_one = self.kind == 0 && self.entries == 0;
@@ -156,17 +163,22 @@ fn by_agents(interceptor: &Interceptor, to: hsa_agent_t, from: hsa_agent_t, size
 }
 
 /// Says that this thread copies until it is dropped.
-pub(super) fn copying() -> Option<Inside<'static>> {
-    guard(None, || Some(session::current()?.capture?.copies.inside()))
+pub(super) fn copying(destination: Destination) -> Option<Inside<'static>> {
+    guard(None, || Some(session::current()?.capture?.copies.inside(destination)))
+}
+
+/// So many bytes from an address on.
+fn range<T>(to: *const T, bytes: usize) -> Destination {
+    Destination::Range(to.addr() as u64, bytes as u64)
 }
 
 pub(super) unsafe extern "C" fn memory_copy(to: *mut c_void, from: *const c_void, size: usize) -> hsa_status_t {
-    let _copying = copying();
+    let _copying = copying(range(to, size));
     original!(core.hsa_memory_copy_fn(to, from, size))
 }
 
 pub(super) unsafe extern "C" fn memory_fill(to: *mut c_void, value: u32, count: usize) -> hsa_status_t {
-    let _copying = copying();
+    let _copying = copying(range(to, count.saturating_mul(size_of::<u32>())));
     original!(amd.hsa_amd_memory_fill_fn(to, value, count))
 }
 
@@ -188,7 +200,9 @@ pub(super) unsafe extern "C" fn memory_async_copy(
 ) -> hsa_status_t {
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
-    let _giving = unsafe { asked.before(completion, |interceptor| by_agents(interceptor, to_agent, from_agent, size)) };
+    let _giving = unsafe {
+        asked.before(completion, range(to, size), |interceptor| by_agents(interceptor, to_agent, from_agent, size))
+    };
     let agents = [from_agent.handle, to_agent.handle];
     with_rows([Started { signal: completion.handle, agents, bytes: size as u64 }], || {
         original!(amd.hsa_amd_memory_async_copy_fn(
@@ -219,7 +233,7 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
     let _giving = unsafe {
-        asked.before(completion, |interceptor| {
+        asked.before(completion, range(to, size), |interceptor| {
             let gpu = by_agents(interceptor, to_agent, from_agent, size)?.gpu;
             // As the runtime numbers them.
             let path = match engine {
@@ -263,9 +277,14 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     let engine = Engine::of(agent.handle, path);
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
-    let _giving = unsafe { asked.before(completion, |_| Some(engine)) };
-    // SAFETY: the application's promise to the runtime.
     let range_copied = unsafe { range.as_ref() };
+    // SAFETY: as above.
+    let to_copied = unsafe { to.as_ref() };
+    // SAFETY: as above.
+    let offset_copied = unsafe { to_offset.as_ref() };
+    let destination = rows_of(to_copied, offset_copied, range_copied);
+    // SAFETY: as above.
+    let _giving = unsafe { asked.before(completion, destination, |_| Some(engine)) };
     let bytes = range_copied.map_or(0, |range| [range.x, range.y, range.z].map(u64::from).iter().product());
     // The agent is the GPU that copies; the direction says which side it is.
     let agents = match direction {
@@ -290,6 +309,22 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     })
 }
 
+/// From the first byte of a copy of rows to its last one.
+fn rows_of(to: Option<&hsa_pitched_ptr_t>, offset: Option<&hsa_dim3_t>, range: Option<&hsa_dim3_t>) -> Destination {
+    let (Some(to), Some(offset), Some(range)) = (to, offset, range) else { return Destination::Unknown };
+    let at = |x: u32, y: u32, z: u32| {
+        let (row, slice) = (to.pitch as u64 * u64::from(y), to.slice as u64 * u64::from(z));
+        to.base.addr() as u64 + u64::from(x) + row + slice
+    };
+    let first = at(offset.x, offset.y, offset.z);
+    let most = |size: u32| size.checked_sub(1);
+    let (Some(x), Some(y), Some(z)) = (most(range.x), most(range.y), most(range.z)) else {
+        return Destination::Range(first, 0);
+    };
+    let last = at(offset.x.saturating_add(x), offset.y.saturating_add(y), offset.z.saturating_add(z));
+    Destination::Range(first, (last - first).saturating_add(1))
+}
+
 pub(super) unsafe extern "C" fn memory_async_batch_copy(
     operations: *const CopyOperation,
     count: u32,
@@ -301,7 +336,8 @@ pub(super) unsafe extern "C" fn memory_async_batch_copy(
     let each = |interceptor: &Interceptor| {
         // SAFETY: the application's promise to the runtime.
         let operations = (0..listed).map(|n| unsafe { operations.wrapping_add(n).read() });
-        operations.map(|operation| (operation.completion, operation.engine(interceptor))).collect()
+        let parts = |of: CopyOperation| (of.completion, of.destination(), of.engine(interceptor));
+        operations.map(parts).collect()
     };
     // SAFETY: the application's promise to the runtime.
     let _giving = unsafe { asked.all_before(each) };
@@ -328,7 +364,7 @@ pub(super) unsafe extern "C" fn file_read(
     copied: *mut u64,
     result: *mut i32,
 ) -> hsa_status_t {
-    let _copying = copying();
+    let _copying = copying(Destination::Range(memory.addr() as u64, size));
     let Some(original) = later::FILE_READ.original() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
     // SAFETY: it is the function of the entry for which `FileRead` is the type.
     let original = unsafe { std::mem::transmute::<*const (), FileRead>(original) };

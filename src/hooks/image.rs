@@ -7,12 +7,13 @@ use hsa_sys::raw::{hsa_agent_t, hsa_dim3_t, hsa_ext_image_region_t, hsa_ext_imag
 
 use super::copy::copying;
 use super::original;
+use crate::capture::Destination;
 
 /// Hooks that wait while memory is captured, and are copies until they return.
 macro_rules! image_hooks {
     ($($hook:ident $image_fn:ident($($argument:ident: $type:ty),*);)*) => {
         $(pub(super) unsafe extern "C" fn $hook($($argument: $type),*) -> hsa_status_t {
-            let _copying = copying();
+            let _copying = copying(Destination::Unknown);
             original!(image.$image_fn($($argument),*))
         })*
     };

@@ -1,6 +1,7 @@
 // Two buffers in the GPU's memory: kernels that are captured work in the first, and a story happens to the second between them.
 // Prints where the second is, and the words that it has then.
-//   untouched STORY
+// With "reached", a kernel writes the second one before.
+//   untouched STORY [reached]
 #include "hsa_check.h"
 
 #include <sys/wait.h>
@@ -61,7 +62,7 @@ static void neighbour(int in, int out) {
 }
 
 int main(int argc, char** argv) {
-    EXPECT(argc == 2, "usage: untouched STORY");
+    EXPECT(argc == 2 || argc == 3, "usage: untouched STORY [reached]");
     const char* story = argv[1];
 #define IS(name) (strcmp(story, name) == 0)
     int there[2], back[2];
@@ -82,6 +83,7 @@ int main(int argc, char** argv) {
     first = buffer(), second = buffer();
     set(1);
     copy(first, words), copy(second, words);
+    if (argc == 3) run(queue, "write_to", second, WORDS / 64);
     const unsigned together[2] = {0, 2};
     if (IS("failed")) {
         memcpy(words, together, sizeof together);

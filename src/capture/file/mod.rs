@@ -3,6 +3,7 @@
 //! # Threads
 //! Threads that load code, and the capture thread. The file is behind a lock.
 
+mod region;
 mod snapshot;
 
 use std::collections::{HashMap, HashSet};
@@ -31,7 +32,7 @@ use super::storage::GuardedStorage;
 use crate::code::{Object, Objects, name_of};
 use crate::kernels::Kernels;
 
-pub(super) use snapshot::{Over, Source};
+pub(super) use snapshot::{Over, Read, Source, Write};
 
 /// Why the file cannot be written.
 pub(super) type Failed = CaptureError;
@@ -51,7 +52,8 @@ pub(super) struct File {
     numbers: u64,
     agents: HashSet<usize>,
     queues: HashSet<u64>,
-    allocations: HashMap<u64, (u64, memory::VmemPart)>,
+    /// By address: size, part and serial number.
+    allocations: HashMap<u64, (u64, memory::VmemPart, u64)>,
     latest: Option<SnapshotId>,
     started: bool,
     /// By the kernel's name: dispatches, nanoseconds that they ran, nanoseconds that they were held.
@@ -64,6 +66,8 @@ pub(super) struct File {
     said: HashSet<String>,
     /// Dispatches that were chosen and not captured.
     untaken: u64,
+    /// The steps of the region that has ended, and why it did before its last one; empty if it is complete.
+    region_has_ended: Option<(u64, String)>,
     /// The counts of captured dispatches, missed dispatches and losses at the last notice.
     last_reported: Option<u64>,
 }
@@ -129,6 +133,7 @@ impl File {
             lacking: 0,
             said: HashSet::new(),
             untaken: 0,
+            region_has_ended: None,
             last_reported: None,
         })
     }
@@ -260,8 +265,8 @@ impl File {
     }
 
     fn allocations(&mut self, interceptor: &Interceptor, ranges: &[memory::Allocation]) -> Result<(), Failed> {
-        let what = |range: &memory::Allocation| (range.size, range.part);
-        let now: HashMap<u64, (u64, memory::VmemPart)> = ranges.iter().map(|r| (r.base, what(r))).collect();
+        let what = |range: &memory::Allocation| (range.size, range.part, range.serial);
+        let now: HashMap<u64, (u64, memory::VmemPart, u64)> = ranges.iter().map(|r| (r.base, what(r))).collect();
         let gone: Vec<u64> =
             self.allocations.iter().filter(|(base, was)| now.get(base) != Some(was)).map(|(b, _)| *b).collect();
         for base in gone {
@@ -332,6 +337,11 @@ impl File {
         self.queue(taken.target.0)?;
         let dispatch = self.record(interceptor, taken);
         self.writer()?.dispatch(&dispatch)?;
+        self.lacks(kernels, taken, &dispatch)
+    }
+
+    /// Counts a dispatch that was written, and notes what a replay of it lacks. Returns that text the first time.
+    fn lacks(&mut self, kernels: &Kernels, taken: &Taken, dispatch: &Dispatch) -> Result<Vec<String>, Failed> {
         let of_app = self.kernels.get(&taken.packet.kernel_object()).copied();
         let ran = self.kernels.get(&taken.ran).copied();
         let number = kernels.number(taken.packet.kernel_object());
@@ -442,8 +452,13 @@ impl File {
             0 => String::new(),
             _ => format!("; `omniprobe info {}` says why", shell_word(&self.path)),
         };
+        let region = match &self.region_has_ended {
+            None => String::new(),
+            Some((steps, reason)) if reason.is_empty() => format!(", a region of {steps} steps"),
+            Some((steps, reason)) => format!(", a region that ended after {steps} steps: {reason}"),
+        };
         Some(format!(
-            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {untaken} not captured{why}"
+            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {untaken} not captured{why}{region}"
         ))
     }
 

@@ -20,7 +20,8 @@ const PAGE: u64 = 4096;
 
 /// A snapshot that was written.
 pub(in crate::capture) struct Read {
-    pub(in crate::capture) id: SnapshotId,
+    /// `None` of one that has nothing, and was not to be kept then.
+    pub(in crate::capture) id: Option<SnapshotId>,
     /// What could not be read, as text.
     pub(in crate::capture) unread: Vec<String>,
     /// Why it ended early.
@@ -31,8 +32,25 @@ pub(in crate::capture) struct Read {
     pub(in crate::capture) is_whole: bool,
 }
 
+/// Takes bytes at an address.
+pub(in crate::capture) type Write<'w> = dyn FnMut(u64, &[u8]) -> Result<(), Failed> + 'w;
+
 /// The memory ranges of a snapshot.
 pub(in crate::capture) trait Source {
+    /// True if a snapshot without memory is written.
+    fn is_kept_empty(&self) -> bool {
+        true
+    }
+
+    /// Passes on bytes at addresses that are in none of the ranges.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    fn changes(&mut self, write: &mut Write<'_>) -> Result<(), Failed> {
+        let _ = write;
+        Ok(())
+    }
+
     /// The next range, and whether it is unchanged since the parent snapshot; `None` at the end.
     ///
     /// # Errors
@@ -135,6 +153,17 @@ impl File {
         let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
         let mut snapshot = writer.snapshot(parent);
         let (mut missing, mut bytes) = (Missing::default(), 0);
+        source.changes(&mut |address, changed| {
+            bytes += changed.len() as u64;
+            match snapshot.bytes(address, changed) {
+                Err(error @ CaptureError::Range { .. }) => {
+                    snapshot.incomplete();
+                    missing.refused.push(format!("{error}: the snapshot is incomplete"));
+                    Ok(())
+                }
+                written => written,
+            }
+        })?;
         let over = loop {
             let (range, is_same) = match source.next() {
                 Ok(Some(range)) => range,
@@ -152,8 +181,9 @@ impl File {
         if over.is_some() {
             snapshot.incomplete();
         }
-        let id = snapshot.finish()?;
-        self.latest = Some(id);
+        let is_kept = source.is_kept_empty() || bytes > 0 || over.is_some();
+        let id = if is_kept { Some(snapshot.finish()?) } else { None };
+        self.latest = id.or(self.latest);
         self.allocations(interceptor, source.all())?;
         for (address, length, why) in &missing.freed.0 {
             self.note(Severity::Info, FREED, &format!("{length} bytes at {address:#x}: {why}"))?;

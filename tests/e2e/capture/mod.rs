@@ -4,4 +4,5 @@ mod calls;
 pub(crate) mod content;
 mod holds;
 mod mapped;
+mod region;
 mod untouched;

@@ -35,11 +35,13 @@ pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
             bail!("{}: {problem}", option_of(name));
         }
     }
-    for trigger in &settings.when.0 {
+    let of_when = settings.when.0.iter().map(|trigger| (Interceptor::when, trigger));
+    let region = settings.capture_region.iter().flat_map(|region| region.triggers());
+    for (name, trigger) in of_when.chain(region.map(|trigger| (Interceptor::capture_region, trigger))) {
         if let Trigger::Kernel(text, _) = trigger
             && let Some(problem) = no_expression(text)
         {
-            bail!("{}: {trigger}: {problem}", option_of(Interceptor::when));
+            bail!("{}: {trigger}: {problem}", option_of(name));
         }
     }
     if environment.get(Interceptor::log_location).is_some()

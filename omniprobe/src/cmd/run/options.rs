@@ -214,6 +214,13 @@ options! {
         /// Capture only dispatches to this GPU: its number in the column `agent` of the log, which HIP_VISIBLE_DEVICES does not change.
         #[arg(long, value_name = "N", requires = "capture")]
         capture_device: Option<OsString> => Interceptor::capture_device,
+        /// Capture a stretch of the application as a whole: from the first dispatch that A selects to the first later one that B selects, as
+        /// --when does, both included. Its dispatches run one at a time.
+        #[arg(long, value_name = "A..B|A", requires = "capture")]
+        capture_region: Option<OsString> => Interceptor::capture_region,
+        /// In a region, capture all memory that it has reached after each N steps: a replay can begin there.
+        #[arg(long, value_name = "N", requires = "capture_region")]
+        capture_checkpoints: Option<OsString> => Interceptor::capture_checkpoints,
         /// How much memory: none, what arguments point to, what can be reached from there, all.
         #[arg(long, value_name = "SCOPE", requires = "capture", value_parser = CaptureScope::WORDS)]
         capture_scope: Option<String> => Interceptor::capture_scope,
@@ -249,6 +256,10 @@ options! {
         capture_tell: Option<String> => Interceptor::capture_tell,
     }
 }
+
+/// The variable by which HIP writes a GPU's memory itself for small copies, past the runtime: a region would not have them. Source:
+/// ROCclr's `flags.hpp`.
+const HOST_WRITES: &str = "ROC_ENABLE_LARGE_BAR";
 
 /// The option that sets a variable of the library, as clap's name of it.
 pub(crate) fn option_for(variable: &str) -> Option<&'static str> {
@@ -322,10 +333,14 @@ impl RunOptions {
                 all.set(variable, value);
             }
         }
-        if self.markers || when::of(&all).0.iter().any(Trigger::needs_markers) {
+        let by_region = when::region_of(&all).is_some_and(|region| region.triggers().any(Trigger::needs_markers));
+        if self.markers || by_region || when::of(&all).0.iter().any(Trigger::needs_markers) {
             let markers = find::library("liblogdur_markers.so")?;
             let markers = all.preloadable(&markers).context("liblogdur_markers.so has to be preloaded")?;
             all.preload(&[markers]);
+        }
+        if all.value(Interceptor::capture_region).is_some() && all.value(HOST_WRITES).is_none() {
+            all.set(HOST_WRITES, "0");
         }
         when::settle(&mut all)?;
         all.settle()?;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use anyhow::Result;
-use logdur_settings::{Interceptor, Trigger, Value, When};
+use logdur_settings::{Interceptor, Region, Trigger, Value, When};
 
 use crate::environment::Environment;
 use crate::output::tell;
@@ -14,23 +14,40 @@ pub(super) fn of(environment: &Environment) -> When {
     environment.value(Interceptor::when).and_then(|text| When::parse(&text).ok()).unwrap_or_default()
 }
 
+/// The region that is captured, if one is in the environment and can be read.
+pub(super) fn region_of(environment: &Environment) -> Option<Region> {
+    environment.value(Interceptor::capture_region).and_then(|text| Option::<Region>::parse(&text).ok()).flatten()
+}
+
 /// Makes the paths of files whole: the application may change its folder, and its children may have another one.
 ///
 /// # Errors
 /// When a path has no whole form.
 pub(super) fn settle(environment: &mut Environment) -> Result<()> {
-    let When(mut triggers) = of(environment);
-    let is_relative = |trigger: &Trigger| matches!(trigger, Trigger::File(path) if path.is_relative());
-    if !triggers.iter().any(is_relative) {
-        return Ok(());
+    let mut when = of(environment);
+    if make_whole(when.0.iter_mut())? {
+        environment.set(Interceptor::when, when.text());
     }
-    for trigger in &mut triggers {
-        if let Trigger::File(path) = trigger {
+    if let Some(mut region) = region_of(environment)
+        && make_whole(region.triggers_mut())?
+    {
+        environment.set(Interceptor::capture_region, region.text());
+    }
+    Ok(())
+}
+
+/// The same for some triggers; true if a path was not whole.
+fn make_whole<'a>(triggers: impl Iterator<Item = &'a mut Trigger>) -> Result<bool> {
+    let mut was_relative = false;
+    for trigger in triggers {
+        if let Trigger::File(path) = trigger
+            && path.is_relative()
+        {
             *path = std::path::absolute(&*path)?;
+            was_relative = true;
         }
     }
-    environment.set(Interceptor::when, When(triggers).text());
-    Ok(())
+    Ok(was_relative)
 }
 
 /// The file that is there while a signal has begun the window.

@@ -1,0 +1,374 @@
+//! The memory that a region has reached: each allocation is read once, when it is reached; later, only what the host or a copy has changed.
+//!
+//! # Threads
+//! The capture thread.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::ops::Range;
+use std::time::Instant;
+
+use logdur_journal::pages;
+use logdur_system::lock;
+
+use super::shadow::Shadow;
+use crate::capture::Capture;
+use crate::capture::copies::Written;
+use crate::capture::file::{Failed, Source, Write};
+use crate::capture::hold::TooMuch;
+use crate::capture::memory::{Allocation, Kind, Memory};
+use crate::capture::read::Reader;
+use crate::capture::scope::words;
+use crate::capture::take::Reading;
+
+/// How much of the host's memory is kept to be compared. Of what is more, a hash is kept of each chunk.
+const KEPT: u64 = 1 << 30;
+/// Bytes that are compared at a time: pieces end where addresses are multiples of it, as those of snapshots do.
+const STEP: u64 = 1 << 20;
+/// Bytes of an address, less one: an address may begin so far before what has changed.
+const BEFORE: usize = 7;
+
+/// What a region has reached.
+#[derive(Default)]
+pub(in crate::capture) struct Reached {
+    /// By address.
+    all: BTreeMap<u64, One>,
+    /// Bytes that shadows keep.
+    kept: u64,
+    /// Memory of the host is compared by hashes.
+    pub(super) has_hashes: bool,
+    /// Memory that a GPU has written the address of into memory of the host: it is read with the next step.
+    pub(super) found: Vec<Allocation>,
+    /// The file has the beginning.
+    pub(super) has_begun: bool,
+    /// What has been told once.
+    pub(super) told_of_hashes: bool,
+    pub(super) told_of_copies: bool,
+    pub(super) told_of_vendor: bool,
+    pub(super) told_of_aperture: bool,
+    /// How many steps the file has, and how many since the last checkpoint.
+    pub(super) steps: u64,
+    pub(super) since_checkpoint: u64,
+}
+
+/// Reached memory.
+struct One {
+    allocation: Allocation,
+    /// First addresses of the memory that its words lead to.
+    links: Vec<u64>,
+    /// Of memory that the host can write.
+    shadow: Option<Shadow>,
+}
+
+impl Reached {
+    /// Everything that is reached.
+    pub(super) fn allocations(&self) -> Vec<Allocation> {
+        self.all.values().map(|one| one.allocation).collect()
+    }
+
+    /// Forgets memory that is gone, also if other memory has its address now.
+    pub(super) fn forget_gone(&mut self, memory: &Memory) {
+        self.all.retain(|_, one| memory.is_same(&one.allocation));
+        self.kept = self.all.values().filter_map(|one| one.shadow.as_ref()).map(Shadow::kept).sum();
+    }
+
+    fn enter(&mut self, allocation: Allocation) {
+        let (base, size) = (allocation.base, allocation.size);
+        let shadow = is_shared_with_host(&allocation).then(|| {
+            let fits = self.kept.saturating_add(size) <= KEPT;
+            let in_full = fits && usize::try_from(size).is_ok_and(pages::are_there);
+            self.has_hashes |= !in_full;
+            Shadow::new(base, size, in_full)
+        });
+        self.kept += shadow.as_ref().map_or(0, Shadow::kept);
+        self.all.insert(base, One { allocation, links: Vec::new(), shadow });
+    }
+
+    /// The memory that can be reached from some addresses of memory.
+    fn closure(&self, roots: impl Iterator<Item = u64>) -> HashSet<u64> {
+        let (mut found, mut next): (HashSet<u64>, Vec<u64>) = (HashSet::new(), roots.collect());
+        while let Some(base) = next.pop() {
+            if let Some(one) = self.all.get(&base)
+                && found.insert(base)
+            {
+                next.extend(one.links.iter().filter(|link| !found.contains(link)));
+            }
+        }
+        found
+    }
+
+    /// The parts of what copies have written that were reached, without those that the host can write: these are compared.
+    fn parts_of(&self, written: &Written) -> Vec<(Allocation, Range<u64>)> {
+        let of_gpus = || self.all.values().filter(|one| one.shadow.is_none()).map(|one| one.allocation);
+        if written.elsewhere {
+            return of_gpus().map(|allocation| (allocation, allocation.base..allocation.end())).collect();
+        }
+        let mut ranges: Vec<Range<u64>> =
+            written.ranges.iter().map(|(at, bytes)| *at..at.saturating_add(*bytes)).collect();
+        ranges.sort_by_key(|range| range.start);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+            match joined.last_mut() {
+                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+                _ => joined.push(range),
+            }
+        }
+        let parts = of_gpus().flat_map(|allocation| {
+            let inside = move |range: &Range<u64>| range.start.max(allocation.base)..range.end.min(allocation.end());
+            joined.iter().map(inside).filter(|part| !part.is_empty()).map(move |part| (allocation, part))
+        });
+        parts.collect()
+    }
+}
+
+/// True for memory that is meant to be written by the host while kernels use it.
+fn is_shared_with_host(allocation: &Allocation) -> bool {
+    allocation.host().is_some() || matches!(allocation.kind, Kind::Pool(pool) if pool.is_fine_grained())
+}
+
+/// The memory that words of some bytes lead to, at any byte.
+fn led_to(capture: &Capture, (first, end): (u64, u64), bytes: &[u8]) -> Vec<Allocation> {
+    let mut found: Vec<Allocation> = Vec::new();
+    let mut addresses = words(bytes).filter(|word| (first..=end).contains(word)).peekable();
+    if addresses.peek().is_none() {
+        return found;
+    }
+    let memory = lock(&capture.memory);
+    let mut last = 0..0;
+    for word in addresses {
+        // Consecutive addresses often belong to one array.
+        if last.contains(&word) {
+            continue;
+        }
+        for inside in memory.led_to(word) {
+            if inside.base < word && word < inside.end() {
+                last = inside.base + 1..inside.end();
+            }
+            if !found.contains(&inside) {
+                found.push(inside);
+            }
+        }
+    }
+    found
+}
+
+/// The memory of a delta.
+pub(super) struct Delta<'a, 'r> {
+    pub(super) capture: &'a Capture,
+    pub(super) reading: &'r mut Reading<'a>,
+    pub(super) reached: &'r mut Reached,
+    pub(super) written: Written,
+    pub(super) end: Instant,
+    /// How many bytes the file may still grow.
+    pub(super) left: u64,
+    /// Memory that the dispatch itself leads to.
+    pub(super) roots: Vec<Allocation>,
+    /// Memory that is reached with this step, and how much of it was read.
+    pub(super) new: Vec<Allocation>,
+    pub(super) next: usize,
+    /// The range of all memory: a word outside of it is no address.
+    pub(super) span: (u64, u64),
+    /// The last bytes that were looked at, and the address behind them.
+    pub(super) last: (Vec<u8>, u64),
+    /// What could not be read, as text.
+    pub(super) unread: Vec<String>,
+    /// All that is reached, for the records of allocations.
+    pub(super) all: Vec<Allocation>,
+    /// What is reached now is for the next step.
+    pub(super) defers: bool,
+}
+
+impl Delta<'_, '_> {
+    /// Reaches memory, if it is not reached.
+    fn reach(&mut self, allocation: Allocation) {
+        if self.reached.all.contains_key(&allocation.base) {
+            return;
+        }
+        if self.defers {
+            self.reached.found.push(allocation);
+            return;
+        }
+        self.reached.enter(allocation);
+        self.new.push(allocation);
+    }
+
+    /// Follows each word of a piece of memory that looks like an address, at any byte.
+    fn follow(&mut self, base: u64, bytes: &[u8]) {
+        let found = led_to(self.capture, self.span, bytes);
+        if let Some(one) = self.reached.all.get_mut(&base) {
+            for inside in &found {
+                if !one.links.contains(&inside.base) {
+                    one.links.push(inside.base);
+                }
+            }
+        }
+        found.into_iter().for_each(|inside| self.reach(inside));
+    }
+
+    /// Compares memory that the host can write with what it was, and passes on what differs.
+    fn compare_one(&mut self, range: &Allocation, write: &mut Write<'_>) -> Result<(), Failed> {
+        let (mut at, mut bytes) = (range.base, Vec::new());
+        while at < range.end() {
+            let stop = (at | (STEP - 1)).saturating_add(1).min(range.end());
+            bytes.resize((stop - at) as usize, 0);
+            match self.capture.piece(self.reading, range, at, &mut bytes, self.end) {
+                Ok(()) => {
+                    let one = self.reached.all.get_mut(&range.base);
+                    let shadow = one.and_then(|one| one.shadow.as_mut());
+                    for part in shadow.map(|shadow| shadow.renew(at, &bytes)).unwrap_or_default() {
+                        let (from, to) = (part.start.saturating_sub(BEFORE), (part.end + BEFORE).min(bytes.len()));
+                        self.follow(range.base, bytes.get(from..to).unwrap_or_default());
+                        write(at + part.start as u64, bytes.get(part).unwrap_or_default())?;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => self.unread.push(format!(
+                    "{} bytes at {at:#x} could not be compared with what the host has written: {error}",
+                    stop - at
+                )),
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, write: &mut Write<'_>) -> Result<(), Failed> {
+        let shadowed: Vec<Allocation> =
+            self.reached.all.values().filter(|one| one.shadow.is_some()).map(|one| one.allocation).collect();
+        shadowed.iter().try_for_each(|range| self.compare_one(range, write))
+    }
+
+    /// Reads again what copies have written.
+    fn copied(&mut self, write: &mut Write<'_>) -> Result<(), Failed> {
+        let mut bytes = Vec::new();
+        for (range, part) in self.reached.parts_of(&self.written) {
+            // What was read ahead before is stale, and what is behind is not read ahead.
+            self.reading.reader.iter_mut().for_each(Reader::discard);
+            let read = Allocation { size: part.end - range.base, ..range };
+            let mut at = part.start;
+            while at < part.end {
+                let stop = (at | (STEP - 1)).saturating_add(1).min(part.end);
+                bytes.resize((stop - at) as usize, 0);
+                match self.capture.piece(self.reading, &read, at, &mut bytes, self.end) {
+                    Ok(()) => {
+                        self.follow(range.base, &bytes);
+                        write(at, &bytes)?;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                    Err(error) => self.unread.push(format!(
+                        "{} bytes at {at:#x}, which a copy has written, could not be read: the snapshot is incomplete: {error}",
+                        stop - at
+                    )),
+                }
+                at = stop;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a dispatch: takes in what memory of the host is that the dispatch can reach, which it may have written. What it cannot reach
+    /// the host has written, and the next delta has it.
+    pub(super) fn after_dispatch(&mut self, kernarg: &[u8]) -> Result<(), Failed> {
+        self.defers = true;
+        let memory = lock(&self.capture.memory);
+        let from_arguments: Vec<u64> = words(kernarg).flat_map(|word| memory.led_to(word)).map(|a| a.base).collect();
+        drop(memory);
+        let is_variable = |one: &&One| matches!(one.allocation.kind, Kind::Variable { .. });
+        let variables = self.reached.all.values().filter(is_variable).map(|one| one.allocation.base);
+        let closure = self.reached.closure(from_arguments.into_iter().chain(variables));
+        let ones = self.reached.all.values().filter(|one| one.shadow.is_some());
+        let written: Vec<Allocation> =
+            ones.map(|one| one.allocation).filter(|allocation| closure.contains(&allocation.base)).collect();
+        written.iter().try_for_each(|range| self.compare_one(range, &mut |_, _| Ok(())))
+    }
+}
+
+impl Source for Delta<'_, '_> {
+    fn is_kept_empty(&self) -> bool {
+        false
+    }
+
+    fn changes(&mut self, write: &mut Write<'_>) -> Result<(), Failed> {
+        // What is found meanwhile is new, and read as a whole.
+        self.defers = true;
+        self.compare(write)?;
+        self.copied(write)?;
+        self.defers = false;
+        let found = std::mem::take(&mut self.reached.found);
+        let roots = std::mem::take(&mut self.roots);
+        roots.into_iter().chain(found).for_each(|allocation| self.reach(allocation));
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<(Allocation, bool)>, TooMuch> {
+        let Some(range) = self.new.get(self.next).copied() else {
+            self.all = self.reached.allocations();
+            return Ok(None);
+        };
+        self.next += 1;
+        let bytes = self.new.iter().map(|allocation| allocation.size).sum();
+        self.capture.limits.allow(bytes, 1, self.left)?;
+        Ok(Some((range, false)))
+    }
+
+    fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        let at = range.base + offset;
+        self.capture.piece(self.reading, range, at, to, self.end)?;
+        if let Some(shadow) = self.reached.all.get_mut(&range.base).and_then(|one| one.shadow.as_mut()) {
+            shadow.renew(at, to);
+        }
+        // An address may lie across two pieces.
+        let (mut across, behind) = std::mem::take(&mut self.last);
+        if behind == at {
+            across.extend(to.iter().take(BEFORE));
+            self.follow(range.base, &across);
+        }
+        self.follow(range.base, to);
+        let tail = to.get(to.len().saturating_sub(BEFORE)..).unwrap_or_default();
+        self.last = (tail.to_vec(), at + to.len() as u64);
+        Ok(())
+    }
+
+    fn all(&self) -> &[Allocation] {
+        &self.all
+    }
+}
+
+/// All memory that a region has reached, as the end of the last dispatch or of the last delta has left it.
+pub(super) struct Whole<'a, 'r> {
+    pub(super) capture: &'a Capture,
+    pub(super) reading: &'r mut Reading<'a>,
+    pub(super) reached: &'r Reached,
+    pub(super) all: Vec<Allocation>,
+    pub(super) next: usize,
+    pub(super) end: Instant,
+    pub(super) span: (u64, u64),
+    /// Memory that was not reached and that kernels have written the address of.
+    pub(super) found: Vec<Allocation>,
+}
+
+impl Source for Whole<'_, '_> {
+    fn next(&mut self) -> Result<Option<(Allocation, bool)>, TooMuch> {
+        let range = self.all.get(self.next).copied();
+        self.next += 1;
+        Ok(range.map(|range| (range, false)))
+    }
+
+    fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        let at = range.base + offset;
+        // The host may have written since.
+        let shadow = self.reached.all.get(&range.base).and_then(|one| one.shadow.as_ref());
+        if shadow.is_some_and(|shadow| shadow.read(at, to)) {
+            return Ok(());
+        }
+        self.capture.piece(self.reading, range, at, to, self.end)?;
+        let is_new = |one: &Allocation| !self.reached.all.contains_key(&one.base) && !self.found.contains(one);
+        let found: Vec<Allocation> = led_to(self.capture, self.span, to).into_iter().filter(is_new).collect();
+        self.found.extend(found);
+        Ok(())
+    }
+
+    fn all(&self) -> &[Allocation] {
+        &self.all
+    }
+}

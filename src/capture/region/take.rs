@@ -1,0 +1,393 @@
+//! Taking the steps of a region, and ending it.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use std::{mem, ptr};
+
+use logdur_capture::{Severity, SnapshotId, StepKind};
+use logdur_intercept::Interceptor;
+use logdur_intercept::reaper;
+use logdur_settings as settings;
+use logdur_settings::CaptureScope;
+use logdur_system::lock;
+
+use super::reach::{Delta, Whole};
+use super::{Other, Reached, Region};
+use crate::capture::copies::Written;
+use crate::capture::file::{Over, Read, Taken};
+use crate::capture::hold::Patience;
+use crate::capture::host_access::HostMappings;
+use crate::capture::kernarg::Kernarg;
+use crate::capture::memory::{Allocation, Kind};
+use crate::capture::read::Reader;
+use crate::capture::scope::words;
+use crate::capture::stall::Stalled;
+use crate::capture::take::{Reading, Untaken};
+use crate::capture::{Capture, Target, unannounced};
+
+/// The variable that, if it is 0, keeps HIP from writing a GPU's memory through the aperture. Source: ROCclr's `flags.hpp`.
+const WITHOUT_APERTURE: &str = "ROC_ENABLE_LARGE_BAR";
+
+impl Capture {
+    /// Takes a step, or ends the region and says why; the queues go on in any case.
+    pub(in crate::capture) fn take_step<'a>(
+        &'a self,
+        interceptor: &'static Interceptor,
+        region: &'a Region,
+        target: &Target,
+        mut reading: Option<Reading<'a>>,
+    ) -> Option<Reading<'a>> {
+        let start = Instant::now();
+        let mut stalled = Stalled::with(interceptor, target.queue);
+        // The lease of the target keeps them longer than this list does.
+        let all = interceptor.queues.all();
+        stalled.pause(all.iter().copied().filter(|q| !ptr::eq(*q, target.queue)));
+        let held = self.copies.hold();
+        let taken = self.try_step(interceptor, region, target, &stalled, &mut reading);
+        if let Some(ring) = &target.queue.ring {
+            ring.hold.pass(target.index);
+        }
+        region.has_taken(target.queue, target.index);
+        let captured = self.taken.load(Ordering::Relaxed);
+        let quits = taken.is_ok() && self.quit == Some(captured);
+        if quits {
+            region.break_off(format!("{}={captured}", settings::Interceptor::capture_quit));
+        }
+        let ended = match taken {
+            Ok(()) if quits || region.is_due() => Some(None),
+            Ok(()) => None,
+            Err(why) => Some(Some(why)),
+        };
+        if let Some(why) = ended {
+            self.end_region(interceptor, region, &mut reading, why);
+        }
+        drop(held);
+        // Before the queues go on: what is behind is not to be seen before.
+        reaper::complete_deferred(interceptor, target.queue);
+        drop(stalled);
+        reading = reading.and_then(|reading| reading.wait_for_late_copies(|| true));
+        self.spent_on(interceptor, start.elapsed());
+        if region.is_over() {
+            self.release_all(interceptor);
+        }
+        if quits {
+            self.quit(interceptor, captured);
+        }
+        reading
+    }
+
+    /// Ends a region that no dispatch ends, with all queues at rest.
+    pub(in crate::capture) fn end_due<'a>(
+        &'a self,
+        interceptor: &'static Interceptor,
+        region: &'a Region,
+        mut reading: Option<Reading<'a>>,
+    ) -> Option<Reading<'a>> {
+        let mut stalled = Stalled::without_target(interceptor);
+        stalled.pause(interceptor.queues.all().iter().copied());
+        let held = self.copies.hold();
+        let patience = Patience::until(Instant::now() + self.limits.hold, self.limits.stall);
+        let at_rest = stalled.drain(&self.copies, patience).map_err(|_| Untaken::Busy(self.limits.stall));
+        self.end_region(interceptor, region, &mut reading, at_rest.err());
+        drop(held);
+        drop(stalled);
+        reading = reading.and_then(|reading| reading.wait_for_late_copies(|| true));
+        self.release_all(interceptor);
+        reading
+    }
+
+    fn try_step<'a>(
+        &'a self,
+        interceptor: &'static Interceptor,
+        region: &'a Region,
+        target: &Target,
+        stalled: &Stalled,
+        reading: &mut Option<Reading<'a>>,
+    ) -> Result<(), Untaken> {
+        let queue = target.queue;
+        let ring = queue.ring.as_ref().ok_or(Untaken::Queue)?;
+        let end = Instant::now() + self.limits.hold;
+        let or_held = |why: Untaken| if Instant::now() >= end { Untaken::Held(self.limits.hold) } else { why };
+        if !target.reached {
+            return Err(Untaken::Busy(self.limits.stall));
+        }
+        stalled
+            .drain(&self.copies, Patience::until(end, self.limits.stall))
+            .map_err(|_| or_held(Untaken::Busy(self.limits.stall)))?;
+        let mut reached = lock(&region.reached);
+        let reached = &mut *reached;
+        if !reached.has_begun {
+            lock(&self.file).region(interceptor, &region.text, queue.agent)?;
+            reached.has_begun = true;
+        }
+        self.write_others(region, reached)?;
+        let packet = ring.slot(target.index).read();
+        let kernel = self.kernels.by_number(self.kernels.number(packet.kernel_object()));
+        let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
+        let agent = interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
+        let unannounced = if interceptor.api().retries_faults(agent) {
+            unannounced::enter(&mut lock(&self.memory), &kernarg.bytes)
+        } else {
+            Vec::new()
+        };
+        let reading = self.reading(interceptor, reading)?;
+        let before = self.delta(interceptor, reached, reading, (agent, &packet, &kernarg.bytes), end)?;
+        let mut taken = Taken {
+            target: (queue, target.index, target.occurrence),
+            packet,
+            kernarg,
+            before,
+            after: None,
+            scope: CaptureScope::Reachable,
+            ran: packet.kernel_object(),
+            id: 0,
+            ticks: None,
+            held: Duration::ZERO,
+            unannounced,
+        };
+        if !self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)? {
+            return Err(Untaken::Endless(self.limits.stall));
+        }
+        let mut delta = self.a_delta(reached, reading, Written::default(), end);
+        delta.after_dispatch(&taken.kernarg.bytes)?;
+        let unread = mem::take(&mut delta.unread);
+        self.tell_unread(interceptor, unread)?;
+        taken.held = target.since.elapsed();
+        reached.steps += 1;
+        reached.since_checkpoint += 1;
+        let about = (reached.steps, target.waited.clone());
+        for what in lock(&self.file).step(interceptor, self.kernels, &taken, about)? {
+            interceptor.notice(format!("capture: {what}"));
+        }
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        if region.every.is_some_and(|every| reached.since_checkpoint >= every) {
+            reached.since_checkpoint = 0;
+            let (steps, snapshot) = (reached.steps, self.whole(interceptor, reached, reading, end)?);
+            if let Some(snapshot) = snapshot {
+                lock(&self.file).checkpoint(steps, snapshot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The reader, which is made if there is none.
+    fn reading<'a, 'r>(
+        &'a self,
+        interceptor: &'static Interceptor,
+        reading: &'r mut Option<Reading<'a>>,
+    ) -> Result<&'r mut Reading<'a>, Untaken> {
+        let reading = reading.get_or_insert_with(|| Reading { reader: lock(&self.reader), not_freed: None });
+        if reading.reader.is_none() {
+            *reading.reader = Some(Reader::new(interceptor.api())?);
+        }
+        Ok(reading)
+    }
+
+    /// Writes packets that are no dispatches and were published since the last step.
+    fn write_others(&self, region: &Region, reached: &mut Reached) -> Result<(), Untaken> {
+        let others = mem::take(&mut lock(&region.chosen).others);
+        for Other { kind, packet, queue, index, waited, .. } in others {
+            reached.steps += 1;
+            reached.since_checkpoint += 1;
+            let mut file = lock(&self.file);
+            file.other_step((kind, &packet), (queue, index), (reached.steps, waited))?;
+            if kind == StepKind::Vendor && !mem::replace(&mut reached.told_of_vendor, true) {
+                let text =
+                    "a packet of the vendor's format was published: what it has written, if anything, is not captured";
+                file.tell_of_region(Severity::Loss, text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn a_delta<'a, 'r>(
+        &'a self,
+        reached: &'r mut Reached,
+        reading: &'r mut Reading<'a>,
+        written: Written,
+        end: Instant,
+    ) -> Delta<'a, 'r> {
+        let (span, left) = (lock(&self.memory).span(), lock(&self.file).left());
+        Delta {
+            capture: self,
+            reading,
+            reached,
+            written,
+            end,
+            left,
+            roots: Vec::new(),
+            new: Vec::new(),
+            next: 0,
+            span,
+            last: Default::default(),
+            unread: Vec::new(),
+            all: Vec::new(),
+            defers: false,
+        }
+    }
+
+    /// Writes what has changed since the last step, and what the dispatch reaches first. `None` if that is nothing.
+    fn delta<'a>(
+        &'a self,
+        interceptor: &'static Interceptor,
+        reached: &mut Reached,
+        reading: &mut Reading<'a>,
+        (agent, packet, kernarg): (u64, &hsa_sys::abi::aql::Packet, &[u8]),
+        end: Instant,
+    ) -> Result<Option<SnapshotId>, Untaken> {
+        let replacement = self.variables.and_then(|of| of.with_own_variables(packet.kernel_object()));
+        let mut memory = lock(&self.memory);
+        memory.forget_unmapped();
+        reached.forget_gone(&memory);
+        let mut roots: Vec<Allocation> = words(kernarg).flat_map(|word| memory.led_to(word)).collect();
+        // Code reaches its own variables without an argument.
+        roots.extend(memory.of_agent(agent).filter(|a| matches!(a.kind, Kind::Variable { .. })));
+        roots.extend(replacement.map_or(&[][..], |replacement| memory.of_ours(replacement)));
+        let found = mem::take(&mut reached.found);
+        roots.extend(found.into_iter().filter(|found| memory.is_same(found)));
+        drop(memory);
+        let written = self.copies.written();
+        if written.elsewhere && !mem::replace(&mut reached.told_of_copies, true) {
+            let text =
+                "a copy or a write of an image does not say what it writes, or when: all memory of GPUs was read again";
+            lock(&self.file).tell_of_region(Severity::Info, text)?;
+        }
+        let mut delta = self.a_delta(reached, reading, written, end);
+        delta.roots = roots;
+        let left = delta.left;
+        let read = lock(&self.file).snapshot(interceptor, None, &mut delta, end)?;
+        let (unread, new) = (mem::take(&mut delta.unread), mem::take(&mut delta.new));
+        if reached.has_hashes && !mem::replace(&mut reached.told_of_hashes, true) {
+            let text = "the region reaches more memory of the host than is kept to be compared: \
+                        of some, whole chunks of 64 KiB are written where a byte has changed";
+            lock(&self.file).tell_of_region(Severity::Info, text)?;
+        }
+        self.tell_unread(interceptor, unread)?;
+        self.tell_of_aperture(reached, &new)?;
+        self.read_in_full(interceptor, read, left)
+    }
+
+    /// Notes once that the host can write memory of a GPU that is not compared.
+    fn tell_of_aperture(&self, reached: &mut Reached, new: &[Allocation]) -> Result<(), Untaken> {
+        let mut of_gpus = new.iter().filter(|one| one.is_of_gpus_only()).peekable();
+        let is_off = std::env::var_os(WITHOUT_APERTURE).is_some_and(|value| value == "0");
+        if reached.told_of_aperture || is_off || of_gpus.peek().is_none() {
+            return Ok(());
+        }
+        let Some(mappings) = HostMappings::now() else { return Ok(()) };
+        if of_gpus.any(|one| mappings.overlap(one.base, one.end())) {
+            reached.told_of_aperture = true;
+            let text = format!(
+                "the host can write memory of a GPU that was reached, as HIP does for small copies: such writes are not captured; \
+                 {WITHOUT_APERTURE}=0 keeps HIP from it"
+            );
+            lock(&self.file).tell_of_region(Severity::Info, &text)?;
+        }
+        Ok(())
+    }
+
+    /// All memory that the region has reached, as it is now.
+    fn whole<'a>(
+        &'a self,
+        interceptor: &'static Interceptor,
+        reached: &mut Reached,
+        reading: &mut Reading<'a>,
+        end: Instant,
+    ) -> Result<Option<SnapshotId>, Untaken> {
+        reached.forget_gone(&lock(&self.memory));
+        let all = reached.allocations();
+        let left = lock(&self.file).left();
+        self.limits.allow(all.iter().map(|allocation| allocation.size).sum(), 1, left)?;
+        let span = lock(&self.memory).span();
+        let mut whole = Whole { capture: self, reading, reached, all, next: 0, end, span, found: Vec::new() };
+        let read = lock(&self.file).snapshot(interceptor, None, &mut whole, end)?;
+        let found = mem::take(&mut whole.found);
+        if !found.is_empty() {
+            let text = format!(
+                "kernels have written addresses of {} allocations that were not reached until step {}: what steps before that \
+                 may have done with them cannot be replayed",
+                found.len(),
+                reached.steps
+            );
+            lock(&self.file).tell_of_region(Severity::Info, &text)?;
+            reached.found.extend(found);
+        }
+        self.read_in_full(interceptor, read, left)
+    }
+
+    fn read_in_full(&self, interceptor: &Interceptor, read: Read, left: u64) -> Result<Option<SnapshotId>, Untaken> {
+        self.tell_unread(interceptor, read.unread)?;
+        match read.over {
+            None => Ok(read.id),
+            Some(Over::Bytes) => Err(crate::capture::hold::TooMuch::Bytes { bytes: read.bytes, left }.into()),
+            Some(Over::Time) => Err(Untaken::Held(self.limits.hold)),
+            Some(Over::TooMuch(why)) => Err(why.into()),
+        }
+    }
+
+    fn tell_unread(&self, interceptor: &Interceptor, unread: Vec<String>) -> Result<(), Untaken> {
+        for what in unread {
+            if lock(&self.file).lost(&what)? {
+                interceptor.notice(format!("capture: {what}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the end of the region. If it did not fail, the memory after is there: everything is at rest.
+    fn end_region<'a>(
+        &'a self,
+        interceptor: &'static Interceptor,
+        region: &'a Region,
+        reading: &mut Option<Reading<'a>>,
+        failed: Option<Untaken>,
+    ) {
+        let mut reached = lock(&region.reached);
+        let mut reason = lock(&region.chosen).reason.clone();
+        let mut after = None;
+        let ended = (|| match failed {
+            Some(Untaken::File(error)) => Err(error.into()),
+            Some(why) => {
+                reason = Some(why.to_string());
+                Ok(())
+            }
+            None => {
+                self.write_others(region, &mut reached)?;
+                let end = Instant::now() + self.limits.hold;
+                let reading = self.reading(interceptor, reading)?;
+                match self.whole(interceptor, &mut reached, reading, end) {
+                    Ok(snapshot) => after = snapshot,
+                    Err(Untaken::File(error)) => return Err(Untaken::File(error)),
+                    Err(why) => {
+                        reason.get_or_insert(format!("the memory after it was not captured: {why}"));
+                    }
+                }
+                Ok(())
+            }
+        })();
+        let ended = match ended {
+            Err(Untaken::File(error)) => Err(error),
+            Err(why) => {
+                reason = Some(why.to_string());
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        };
+        let written = ended.and_then(|()| {
+            let mut file = lock(&self.file);
+            match reached.has_begun {
+                true => file.region_end(reached.steps, after, reason.as_deref()),
+                false => file.untaken(reason.as_deref().unwrap_or_default()),
+            }
+        });
+        self.check(interceptor, written);
+        self.copies.forget_written();
+        *reached = Reached::default();
+        drop(reached);
+        region.over();
+        match reason {
+            Some(why) => interceptor.off(format!("capture: the region has ended: {why}")),
+            None => interceptor.notice("capture: the region is complete"),
+        }
+    }
+}
