@@ -208,7 +208,7 @@ settings! {
     /// What the emulated GPU is like.
     Emulator;
 
-    /// The emulated GPUs, at most 64: names of processors. `2*gfx90a` is two GPUs. `gfx90a:sramecc-` has no error correction of its static memories; all processors but gfx900 have it by default.
+    /// The emulated GPUs, at most 64: names of processors. `2*gfx90a` is two GPUs. `gfx950:mi355x` is one of several products with that processor. `gfx90a:sramecc-` has no error correction of its static memories; all processors but gfx900 have it by default.
     gpus: GpuList = "KFDEMU_GPUS" ["NAME[,NAME…]"] or (GpuList(vec!["gfx90a".to_owned()])) "`gfx90a`";
     /// Compute units of each GPU. The runtime's own kernels launch work for each of them, so a larger number is slower.
     compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";

@@ -68,8 +68,8 @@ __device__ static unsigned high(unsigned* at) { return reinterpret_cast<uintptr_
     ROW(set_register, "", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 0\n", NOP_1, NOP_2,                                      \
         "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 0\n", "")
 
-// gfx942 needs two for a store.
-#if defined(__gfx942__)
+// gfx942 and gfx950 need two for a store.
+#if defined(__gfx942__) || defined(__gfx950__)
 #define FEW NOP_1
 #define ENOUGH NOP_2
 #else

@@ -114,7 +114,8 @@ static void check_properties() {
     int devices, grid, block, blocks;
     CHECK(hipGetDeviceCount(&devices));
     CHECK(hipGetDeviceProperties(&p, 0));
-    EXPECT(devices >= 1 && p.warpSize == 64 && p.maxThreadsPerBlock == 1024 && p.sharedMemPerBlock == 65536, "%d devices; lanes %d, items %d, LDS %zu", devices,
+    const size_t lds = std::strncmp(p.gcnArchName, "gfx950", 6) == 0 ? 163840 : 65536;
+    EXPECT(devices >= 1 && p.warpSize == 64 && p.maxThreadsPerBlock == 1024 && p.sharedMemPerBlock == lds, "%d devices; lanes %d, items %d, LDS %zu", devices,
            p.warpSize, p.maxThreadsPerBlock, p.sharedMemPerBlock);
     EXPECT(p.major == 9 && std::strncmp(p.gcnArchName, "gfx9", 4) == 0, "%s is of generation %d", p.gcnArchName, p.major);
     size_t free_bytes, total;

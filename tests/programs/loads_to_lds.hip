@@ -4,7 +4,7 @@
 
 enum { BLOCK = 256, WAVES = BLOCK / 64, UNTOUCHED = 0x5aa5a55a };
 
-#if defined(__gfx942__)
+#if defined(__gfx942__) || defined(__gfx950__)
 #define HERE 1
 typedef __attribute__((address_space(1))) void Global;
 typedef __attribute__((address_space(3))) void Local;

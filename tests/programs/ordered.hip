@@ -112,7 +112,7 @@ __global__ void right_lanes(unsigned* out) {
     reinterpret_cast<unsigned long long*>(out)[(threadIdx.x * 5) & 15] = (threadIdx.x * 5) & 15;
 }
 __global__ void loads_to_lds(unsigned* out) {
-#if !defined(__gfx942__)
+#if !defined(__gfx942__) && !defined(__gfx950__)
     __shared__ unsigned s[128];
     unsigned t = threadIdx.x;
     if (t < 64) {

@@ -7,7 +7,7 @@
 #include "check.h"
 
 // As the look-back of rocPRIM polls: a value beside its flag in one access.
-#if defined(__gfx942__)
+#if defined(__gfx942__) || defined(__gfx950__)
 #define COHERENT "sc1"
 #else
 #define COHERENT "glc"

@@ -5,7 +5,7 @@
 #include "check.h"
 
 // As atomic loads are compiled.
-#if defined(__gfx942__)
+#if defined(__gfx942__) || defined(__gfx950__)
 #define COHERENT "sc1"
 #else
 #define COHERENT "glc"

@@ -42,9 +42,10 @@ pub const GENERATIONS: &[Generation] = &[
     Generation { version: "7.2.4", suite: "experimental", moving: true, part: StoryChoice::Names(OF_THE_RUNTIME) },
 ];
 
-/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; and those of ROCTx, which
-/// only these suites have.
-const OF_THE_RUNTIME: &[&str] = &["runtime::queues::", "runtime::app_signals::", "runtime::newest::", "log::markers::"];
+/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; and those of ROCTx and of the
+/// processor of MI350, which only these suites have.
+const OF_THE_RUNTIME: &[&str] =
+    &["runtime::queues::", "runtime::app_signals::", "runtime::newest::", "log::markers::", "emulator::mi350::"];
 
 /// An unpacked ROCm.
 pub struct Unpacked {

@@ -36,15 +36,19 @@ pub(crate) fn plan() -> &'static Plan {
 
 /// The product of a name, if it can be emulated, and the runtime of this process has support for it.
 fn usable(name: &str, runtime: Option<&Path>) -> Result<Product, String> {
-    let known = || PRODUCTS.iter().map(|p| p.arch.name());
+    let mut known: Vec<&str> = PRODUCTS.iter().map(|p| p.arch.name()).collect();
+    known.dedup();
     let Some(product) = Product::named(name) else {
-        let known: Vec<&str> = known().collect();
-        return Err(format!("{name:?} cannot be emulated, expected one of {}", known.join(", ")));
+        let processor = name.split(':').next().unwrap_or(name);
+        let models: Vec<String> = PRODUCTS.iter().filter(|p| p.arch.name() == processor).map(Product::model).collect();
+        let among =
+            if models.is_empty() { String::new() } else { format!("; of {processor}, {}", models.join(" or ")) };
+        return Err(format!("{name:?} cannot be emulated, expected one of {}{among}", known.join(", ")));
     };
     let Some(runtime) = runtime.filter(|runtime| !runtime::knows(runtime, product.arch.name())) else {
         return Ok(product);
     };
-    let known: Vec<&str> = known().filter(|name| runtime::knows(runtime, name)).collect();
+    known.retain(|name| runtime::knows(runtime, name));
     Err(format!(
         "{name:?} is unknown to the HSA runtime {}, which knows {}; choose one of these, or a newer ROCm",
         runtime.display(),

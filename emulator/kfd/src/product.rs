@@ -27,6 +27,7 @@ pub(crate) struct Product {
     pub(crate) sdma_firmware: u32,
 }
 
+/// Of several with one processor, the first is meant where only the processor is named.
 pub(crate) const PRODUCTS: &[Product] = &[
     Product {
         arch: Arch::Gfx900,
@@ -130,6 +131,23 @@ pub(crate) const PRODUCTS: &[Product] = &[
         firmware: 166,
         sdma_firmware: 22,
     },
+    Product {
+        arch: Arch::Gfx950,
+        name: "AMD Instinct MI355X (emulated)",
+        device_id: 0x75a3,
+        revision: 0,
+        array_count: 8,
+        xccs: 8,
+        sramecc: true,
+        sdma_engines: 2,
+        sdma_xgmi_engines: 14,
+        engine_clock_mhz: 2400,
+        memory_clock_mhz: 2000,
+        memory_width_bits: 8192,
+        l2_kib: 4096,
+        firmware: 166,
+        sdma_firmware: 22,
+    },
 ];
 
 impl Product {
@@ -140,18 +158,28 @@ impl Product {
         }
     }
 
-    /// The product with a processor of that name. `:sramecc+` or `:sramecc-` after it says whether error correction is
-    /// on, on those that can have it.
+    /// The last word of its name, by which it is chosen among those with its processor: `mi355x`.
+    pub(crate) fn model(&self) -> String {
+        let name = self.name.strip_suffix(" (emulated)").unwrap_or(self.name);
+        name.rsplit(' ').next().unwrap_or(name).to_ascii_lowercase()
+    }
+
+    /// The product with a processor of that name. Behind it, each after a colon, may be its model, and `sramecc+` or `sramecc-`, which says
+    /// whether error correction is on, for those that can have it.
     pub(crate) fn named(name: &str) -> Option<Product> {
-        let (processor, feature) = name.split_once(':').map_or((name, None), |(name, feature)| (name, Some(feature)));
-        let product = *PRODUCTS.iter().find(|p| p.arch.name() == processor)?;
-        let sramecc = match feature {
-            None => return Some(product),
-            Some("sramecc+") => true,
-            Some("sramecc-") => false,
-            Some(_) => return None,
-        };
-        product.arch.can_correct_sram().then_some(Product { sramecc, ..product })
+        let mut parts = name.split(':');
+        let processor = parts.next()?;
+        let mut product = *PRODUCTS.iter().find(|p| p.arch.name() == processor)?;
+        let mut sramecc = None;
+        for part in parts {
+            match part {
+                "sramecc+" | "sramecc-" if sramecc.is_none() && product.arch.can_correct_sram() => {
+                    sramecc = Some(part == "sramecc+");
+                }
+                model => product = *PRODUCTS.iter().find(|p| p.arch == product.arch && p.model() == model)?,
+            }
+        }
+        Some(Product { sramecc: sramecc.unwrap_or(product.sramecc), ..product })
     }
 
     /// The number by which the driver knows the GPU at a place in the list; never 0.
@@ -185,6 +213,23 @@ mod tests {
                 assert_eq!(sramecc(&format!("{name}:{feature}")), expected, "{name}:{feature}");
             }
             assert_eq!(sramecc(&format!("{name}:xnack+")), None);
+        }
+    }
+
+    #[test]
+    fn a_product_is_chosen_by_its_processor_and_its_model() {
+        let name = |text: &str| Product::named(text).map(|p| (p.name, p.device_id, p.sramecc));
+        assert_eq!(name("gfx950"), Some(("AMD Instinct MI350X (emulated)", 0x75a0, true)));
+        assert_eq!(name("gfx950:mi350x"), name("gfx950"));
+        assert_eq!(name("gfx950:mi355x"), Some(("AMD Instinct MI355X (emulated)", 0x75a3, true)));
+        assert_eq!(name("gfx950:mi355x:sramecc-"), Some(("AMD Instinct MI355X (emulated)", 0x75a3, false)));
+        assert_eq!(
+            ["gfx942:mi355x", "gfx950:mi300x", "gfx950:", "mi355x", "gfx950:sramecc+:sramecc-"].map(name),
+            [None; 5]
+        );
+        for product in PRODUCTS {
+            let text = format!("{}:{}", product.arch.name(), product.model());
+            assert_eq!(name(&text).map(|(_, device, _)| device), Some(product.device_id), "{text}");
         }
     }
 }

@@ -130,15 +130,18 @@ fn an_application_needs_no_dashes_before_it() {
 
 #[test]
 fn a_processor_that_the_runtime_does_not_know_is_named_instead_of_a_crash() {
-    let run = Run::hip("vectors").env("KFDEMU_GPUS", "gfx942").bare();
-    let said = run.read("kfdemu.log");
-    let refused = "\"gfx942\" is unknown to the HSA runtime";
-    if versions::knows_gfx942() {
-        assert!(!said.contains(refused), "{said}");
-    } else {
-        assert!(said.contains(refused) && said.contains("gfx90a"), "{said}");
-        // The application says itself that there is no GPU.
-        assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+    let gfx950 = versions::knows_gfx950();
+    for (gpu, is_known) in [("gfx942", versions::knows_gfx942()), ("gfx950", gfx950), ("gfx950:mi355x", gfx950)] {
+        let run = Run::hip("vectors").env("KFDEMU_GPUS", gpu).bare();
+        let said = run.read("kfdemu.log");
+        let refused = format!("{gpu:?} is unknown to the HSA runtime");
+        if is_known {
+            assert!(!said.contains(&refused), "{said}");
+        } else {
+            assert!(said.contains(&refused) && said.contains("gfx90a"), "{said}");
+            // The application says itself that there is no GPU.
+            assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+        }
     }
 }
 

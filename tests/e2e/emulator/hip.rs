@@ -83,14 +83,19 @@ fn loads_into_half_of_a_register_do_with_the_other_half_what_the_device_says_tha
     }
 }
 
+/// A program of what one processor has, where the ROCm to test on knows it.
+pub(super) fn only_on(arch: &str, is_known: bool, program: &str) {
+    let here = !harness::on_hardware() || harness::archs().iter().any(|other| other == arch);
+    if here && is_known {
+        let binary = harness::hip_targets(program, &[arch]);
+        Run::new(binary.clone()).arch(arch).bare().passed();
+        Run::new(binary).arch(arch).watched().passed();
+    }
+}
+
 /// A program of what only MI300 has.
 fn on_gfx942(program: &str) {
-    let here = !harness::on_hardware() || harness::archs().iter().any(|arch| arch == "gfx942");
-    if here && versions::knows_gfx942() {
-        let binary = harness::hip_targets(program, &["gfx942"]);
-        Run::new(binary.clone()).arch("gfx942").bare().passed();
-        Run::new(binary).arch("gfx942").watched().passed();
-    }
+    only_on("gfx942", versions::knows_gfx942(), program);
 }
 
 #[test]

@@ -146,6 +146,13 @@ pub(crate) fn swapped(name: &str, look: impl FnOnce(&Path) -> harness::Run) -> (
     (case.wrong(&folder, &got[0]), run)
 }
 
+/// Every case on a processor, where the ROCm to test on knows it.
+pub(super) fn only_on(arch: &str, is_known: bool) {
+    if is_known && (!harness::on_hardware() || harness::archs().iter().any(|other| other == arch)) {
+        run(arch, false, |_, _| ());
+    }
+}
+
 #[test]
 fn kernels_of_triton_compute_what_numpy_computes() {
     for arch in harness::archs() {

@@ -34,6 +34,16 @@ pub(crate) fn knows_gfx942() -> bool {
     hip() >= (5, 7)
 }
 
+/// True where the HSA runtime and the compiler know the processor of MI350: from ROCm 6.4 on.
+pub(crate) fn knows_gfx950() -> bool {
+    hip() >= (6, 4)
+}
+
+/// True where HIP knows it, too: from version 7 on. The 6.4.3 of Debian's packages says that there is no device.
+pub(crate) fn hip_knows_gfx950() -> bool {
+    hip() >= (7, 0)
+}
+
 /// True where the runtime's intercept queues are known to work. The 6.4.3 of Debian's packages has the function table of 7.0.
 pub(crate) fn intercept_queues_work() -> bool {
     ((6, 0)..(6, 4)).contains(&hip())

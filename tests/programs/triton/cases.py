@@ -66,6 +66,24 @@ def to_small(x, mantissa):
     return np.where(x == 0, 0, magnitude | (bits >> 31 << 7).astype(np.int32)).astype(np.uint8)
 
 
+def values(format):
+    """What the codes of a format of the OCP are, in order; those that are no numbers are NaN."""
+    exponent, mantissa = {"e4m3": (4, 3), "e5m2": (5, 2), "e2m1": (2, 1)}[format]
+    codes = np.arange(1 << (1 + exponent + mantissa))
+    field, digits = codes >> mantissa & ((1 << exponent) - 1), (codes & ((1 << mantissa) - 1)) / (1 << mantissa)
+    magnitude = (digits + (field > 0)) * 2.0 ** (np.maximum(field, 1) - ((1 << (exponent - 1)) - 1))
+    none = {"e4m3": codes & 0x7F == 0x7F, "e5m2": codes & 0x7F >= 0x7C, "e2m1": codes < 0}[format]
+    return np.where(none, np.nan, np.where(codes >> (exponent + mantissa), -magnitude, magnitude))
+
+
+def to_code(x, format):
+    """Codes of floats of the OCP that have the values."""
+    numbers = values(format)[: len(values(format)) // 2]
+    code = np.abs(np.nan_to_num(numbers, nan=1e9)[None, :] - np.abs(x.reshape(-1))[:, None]).argmin(1)
+    assert (numbers[code] == np.abs(x.reshape(-1))).all()
+    return (code + len(numbers) * (x.reshape(-1) < 0)).astype(np.uint8).reshape(x.shape)
+
+
 def vector_add():
     n = 10_007
     a, b = normal(n), normal(n)
@@ -95,12 +113,37 @@ def matmul(type, m, n, k, blocks, warps=4):
     a, b = whole(-8, 9, m, k), whole(-8, 9, k, n)
     c = a.astype(np.float64) @ b.astype(np.float64)
     kind = {"fp16": np.float16, "fp32": np.float32}
-    others = {"bf16": to_bfloat, "fp8e4b8": lambda x: to_small(x, 3), "fp8e5b16": lambda x: to_small(x, 2)}
+    others = {
+        "bf16": to_bfloat,
+        "fp8e4b8": lambda x: to_small(x, 3),
+        "fp8e5b16": lambda x: to_small(x, 2),
+        "fp8e4nv": lambda x: to_code(x, "e4m3"),
+        "fp8e5": lambda x: to_code(x, "e5m2"),
+    }
     put = lambda x: Buffer(others[type](x), type=type) if type in others else Buffer(x.astype(kind[type]))
     args = [put(a), put(b), Buffer(np.zeros((m, n), np.float32), c.astype(np.float32)), i32(m), i32(n), i32(k)]
     bm, bn, bk = blocks
     grid = (-(-m // bm), -(-n // bn))
     return Case(f"matmul_{type}_{m}x{n}x{k}", "matmul", grid, args, {"BM": bm, "BN": bn, "BK": bk}, warps)
+
+
+def matmul_scaled(left, right, m, n, k, blocks):
+    def factor(format, size):
+        numbers = values(format)
+        codes = random.choice(np.flatnonzero(~np.isnan(numbers)), (size, k)).astype(np.uint8)
+        scales = random.integers(118, 136, (size, k // 32)).astype(np.uint8)
+        # Two codes of four bits are a byte, the first one below.
+        packed = codes if len(numbers) > 16 else codes[:, ::2] | codes[:, 1::2] << 4
+        return packed, scales, numbers[codes] * np.repeat(2.0 ** (scales.astype(np.int64) - 127), 32, axis=1)
+
+    (a, a_scales, x), (b, b_scales, y) = factor(left, m), factor(right, n)
+    c, most = x @ y.T, np.abs(x) @ np.abs(y).T
+    result = Buffer(np.zeros((m, n), np.float32), c.astype(np.float32), (0.0, float(most.max()) * 2**-22))
+    codes = [Buffer(codes, type="u8") for codes in (a, np.ascontiguousarray(b.T), a_scales, b_scales)]
+    bm, bn, bk = blocks
+    constants = {"A": left, "B": right, "BM": bm, "BN": bn, "BK": bk}
+    name = f"matmul_scaled_{left}_{right}_{m}x{n}x{k}"
+    return Case(name, "matmul_scaled", (m // bm, n // bn), [*codes, result, i32(m), i32(n), i32(k)], constants)
 
 
 def matmul_real():
@@ -227,9 +270,9 @@ def histogram():
     return Case("histogram", "histogram", (4,), args, {"BINS": bins, "BLOCK": 1024})
 
 
-def atomics():
+def atomics(least=-500):
     n, places = 2_000, 37
-    x, place = whole(-500, 500, n, dtype=np.int32), whole(0, places, n, dtype=np.int32)
+    x, place = whole(least, 500, n, dtype=np.int32), whole(0, places, n, dtype=np.int32)
     per = [x[place == p] for p in range(places)]
     results = [
         (np.float32, np.sum),
@@ -348,4 +391,15 @@ ONLY = {
         matmul("fp8e4b8", 64, 64, 96, (32, 32, 32)),
         matmul("fp8e5b16", 50, 70, 90, (64, 64, 32), warps=8),
     ],
+    "gfx950": [
+        matmul("fp8e4nv", 64, 64, 96, (32, 32, 32)),
+        matmul("fp8e5", 50, 70, 260, (64, 64, 128), warps=8),
+        matmul_scaled("e4m3", "e4m3", 64, 64, 512, (64, 64, 256)),
+        matmul_scaled("e2m1", "e2m1", 128, 64, 512, (64, 32, 256)),
+        matmul_scaled("e5m2", "e2m1", 64, 128, 256, (32, 64, 128)),
+        matmul_scaled("e2m1", "e4m3", 64, 64, 384, (32, 32, 128)),
+    ],
 }
+# What others have otherwise. On processors whose kernels sum up a wave's lanes first, Triton 3.9 takes the highest and the lowest of signed
+# numbers for those of unsigned ones (`umax` in its LLVM code): there are no negative ones.
+INSTEAD = {arch: {"atomics": atomics(0)} for arch in ("gfx942", "gfx950")}

@@ -47,6 +47,29 @@ def matmul(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
 
 
 @triton.jit
+def matmul_scaled(
+    a, b, a_scales, b_scales, c, m, n, k, A: tl.constexpr, B: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    # How many elements a byte has, and how many share a scale.
+    OF_A: tl.constexpr = 2 if A == "e2m1" else 1
+    OF_B: tl.constexpr = 2 if B == "e2m1" else 1
+    BLOCK: tl.constexpr = 32
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, k, BK):
+        along = start // OF_A + tl.arange(0, BK // OF_A)
+        left = tl.load(a + rows[:, None] * (k // OF_A) + along[None, :])
+        along = start // OF_B + tl.arange(0, BK // OF_B)
+        right = tl.load(b + along[:, None] * n + columns[None, :])
+        blocks = start // BLOCK + tl.arange(0, BK // BLOCK)
+        left_scales = tl.load(a_scales + rows[:, None] * (k // BLOCK) + blocks[None, :])
+        right_scales = tl.load(b_scales + columns[:, None] * (k // BLOCK) + blocks[None, :])
+        total = tl.dot_scaled(left, left_scales, A, right, right_scales, B, total)
+    tl.store(c + rows[:, None] * n + columns[None, :], total)
+
+
+@triton.jit
 def dropout(x, out, n, keep, seed, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     kept = tl.rand(seed, at) < keep
