@@ -56,6 +56,30 @@ impl Captured {
         numbered && self.kernel.as_ref().is_none_or(|kernel| names::is_named(symbol, kernel))
     }
 
+    /// The dispatch that a part of a region is to end with, if one is asked for.
+    ///
+    /// # Errors
+    /// When several are asked for, or kernels by their name: steps of a region depend on those before them.
+    pub(crate) fn last_of_region(&self) -> Result<Option<u64>> {
+        let refused = |expected: &str, found: String| CapturedError::Usage {
+            what: "--region".to_owned(),
+            expected: expected.to_owned(),
+            found,
+        };
+        if let Some(kernel) = &self.kernel {
+            return Err(refused(
+                "no --kernel: a region is replayed as a whole, or up to a --dispatch",
+                kernel.to_string(),
+            )
+            .into());
+        }
+        match self.dispatch.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(Some(*one)),
+            several => Err(refused("one --dispatch at most", several.len().to_string()).into()),
+        }
+    }
+
     /// What is asked for, as the end of a sentence.
     fn asked(&self) -> String {
         let kernel =

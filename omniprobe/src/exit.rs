@@ -69,6 +69,7 @@ pub(crate) fn of_replay(error: &ReplayError) -> Exit {
         ReplayError::Usage { .. } | ReplayError::File { .. } | ReplayError::Output(_) => Exit::Usage,
         ReplayError::CodeObject { .. } => Exit::Corrupt,
         ReplayError::Listing(error) => error.into(),
+        ReplayError::Step { error, .. } => of_replay(error),
         ReplayError::LeftOut { .. } => Exit::Incomplete,
         ReplayError::Runtime { .. } | ReplayError::OtherRuntime { .. } | ReplayError::Environment { .. } => {
             Exit::Environment

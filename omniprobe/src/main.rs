@@ -25,6 +25,7 @@ mod preload;
 mod private_folder;
 mod program;
 mod progress;
+mod region;
 mod results;
 mod symbols;
 mod worker;

@@ -25,14 +25,9 @@ use super::progress;
 use super::results;
 use crate::headings;
 
-/// Which dispatches are replayed, and on what: the options of every tool that does.
+/// On what dispatches are replayed, and how.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct TargetArgs {
-    #[command(flatten)]
-    pub(crate) captured: Captured,
-    /// Print one JSON object for each dispatch, one a line.
-    #[arg(long, help_heading = headings::GENERAL)]
-    pub(crate) json: bool,
+pub(crate) struct DeviceArgs {
     #[command(flatten)]
     place: PlaceOptions,
     /// Where dispatches are replayed.
@@ -41,13 +36,6 @@ pub(crate) struct TargetArgs {
     /// The position of the GPU [default: the first GPU like the captured one].
     #[arg(long, value_name = "N", help_heading = headings::PLACE)]
     device: Option<usize>,
-    /// Element type and tolerance of a buffer, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`. Repeat it for more buffers.
-    #[arg(long, value_name = "NAME=TYPE[:LIMITS]", help_heading = headings::COMPARISON)]
-    tol: Vec<Rule>,
-    /// How much of the written memory may be masked because replays of the application's own kernel differ there. More is
-    /// INCONCLUSIVE.
-    #[arg(long, value_name = "P%", default_value = "1%", value_parser = part, help_heading = headings::COMPARISON)]
-    mask_limit: f64,
     /// Seconds that a launch may take [default: 100 times as long as in the application, and at least 10; on an emulated GPU at least 60,
     /// or 5 without progress].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = headings::REPLAY)]
@@ -64,6 +52,25 @@ pub(crate) struct TargetArgs {
     /// How often its placement has failed.
     #[arg(long, hide = true, default_value_t = 0)]
     pub(crate) attempt: u32,
+}
+
+/// Which dispatches are replayed, and on what: the options of every tool that does.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TargetArgs {
+    #[command(flatten)]
+    pub(crate) captured: Captured,
+    /// Print one JSON object for each dispatch, one a line.
+    #[arg(long, help_heading = headings::GENERAL)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Element type and tolerance of a buffer, like `out=f16:rel=1e-2,abs=1e-6,ulp=4`. Repeat it for more buffers.
+    #[arg(long, value_name = "NAME=TYPE[:LIMITS]", help_heading = headings::COMPARISON)]
+    tol: Vec<Rule>,
+    /// How much of the written memory may be masked because replays of the application's own kernel differ there. More is
+    /// INCONCLUSIVE [default: 1%, of a region 10%].
+    #[arg(long, value_name = "P%", value_parser = part, help_heading = headings::COMPARISON)]
+    mask_limit: Option<f64>,
 }
 
 /// What of a dispatch is other than it was.
@@ -110,6 +117,11 @@ impl VariantArgs {
         &self.cache
     }
 
+    /// True when a dispatch has another geometry.
+    pub(crate) fn has_geometry(&self) -> bool {
+        self.grid.is_some() || self.workgroup.is_some() || self.lds.is_some()
+    }
+
     /// Every file is for one of the dispatches: else a misspelt name would have the application's own kernel verified.
     pub(crate) fn is_used(&self, file: &Path, reader: &Reader, dispatches: &[&Placed<Dispatch>]) -> Result<()> {
         let name = |dispatch: &&Placed<Dispatch>| symbol(reader, dispatch).to_owned();
@@ -150,7 +162,7 @@ fn shape(text: &str) -> Result<Shape, String> {
     if numbers.next().is_some() { Err(refuse()) } else { Ok(shape) }
 }
 
-impl TargetArgs {
+impl DeviceArgs {
     /// For the library.
     pub(crate) fn setup(&self) -> Setup {
         let backend = match self.backend {
@@ -159,30 +171,28 @@ impl TargetArgs {
         };
         Setup {
             backend,
-            counted: false,
-            observe: None,
             relocate: self.attempt > self.place_retries,
             exact: self.no_relocate,
             device: self.device,
             limit: self.timeout,
-            rules: self.tol.clone(),
-            mask_limit: Some(self.mask_limit),
+            ..Setup::default()
         }
     }
 
-    /// As options again: for a command line to copy, and to tell one search from another.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let one = |option: &str, value: Option<String>| value.map(|value| [option.to_owned(), value]);
-        let place = [
+    /// As options again.
+    fn words(&self) -> Vec<Option<[String; 2]>> {
+        vec![
             one("--backend", (self.backend == Backend::Emu).then(|| "emu".to_owned())),
             one("--emulate", self.place.emulate.clone()),
             one("--rocm", self.place.rocm.as_ref().map(|rocm| rocm.display().to_string())),
             one("--device", self.device.map(|device| device.to_string())),
-            one("--mask-limit", (self.mask_limit != MASK_LIMIT).then(|| self.mask_limit.to_string())),
             one("--timeout", self.timeout.map(|timeout| timeout.as_secs_f64().to_string())),
-        ];
-        let rules = self.tol.iter().map(|rule| one("--tol", Some(rule.to_string())));
-        place.into_iter().chain(rules).flatten().flatten().collect()
+        ]
+    }
+
+    /// The number of what this process runs, if it is one of those that do.
+    pub(crate) fn worker(&self) -> Option<u64> {
+        self.worker
     }
 
     /// True when dispatches run on an emulated GPU.
@@ -219,15 +229,15 @@ impl TargetArgs {
     /// Says once that the runtime is another than that of the capture: what it refuses, it refuses of every dispatch.
     ///
     /// # Errors
-    /// As for [`command`](TargetArgs::command).
-    pub(crate) fn tell_runtime(
+    /// As for [`command`](DeviceArgs::command).
+    pub(crate) fn tell_runtime<'d>(
         &self,
         environment: &Environment,
         reader: &Reader,
-        dispatches: &[&Placed<Dispatch>],
+        dispatches: impl IntoIterator<Item = &'d Placed<Dispatch>>,
     ) -> Result<()> {
         let captured: BTreeSet<&str> =
-            dispatches.iter().map(|dispatch| logdur_captured::runtime(reader, dispatch)).collect();
+            dispatches.into_iter().map(|dispatch| logdur_captured::runtime(reader, dispatch)).collect();
         let captured: Vec<&str> = captured.into_iter().filter(|runtime| !runtime.is_empty()).collect();
         if self.backend != Backend::Rocm || captured.is_empty() {
             return Ok(());
@@ -239,7 +249,7 @@ impl TargetArgs {
         if output.status.success() && !runtime.is_empty() && captured != [runtime.as_str()] {
             tell(format_args!(
                 "{}: captured under runtime {}, replayed under runtime {runtime}; --rocm DIR chooses another ROCm",
-                self.captured.file.display(),
+                reader.path().display(),
                 captured.join(", ")
             ));
         }
@@ -267,25 +277,83 @@ impl TargetArgs {
         }
         Ok(environment)
     }
+
+    /// Runs a process for each of some numbers, until its memory is placed; how they have ended. `name` says what a number is of.
+    ///
+    /// # Errors
+    /// When this program cannot be started again.
+    pub(crate) fn each(
+        &self,
+        environment: &Environment,
+        numbers: &[u64],
+        of: &str,
+        name: impl Fn(u64) -> String,
+    ) -> Result<Vec<u8>> {
+        let mut ends = Vec::new();
+        let bar = progress::bar(&format!("{{pos}} of {{len}} {of}"), numbers.len() as u64)?;
+        for &number in numbers {
+            bar.tick();
+            let mut ended = Exit::Placement as u8;
+            for attempt in self.attempts() {
+                let ran = run(self.command(environment, number, attempt)?, &bar)?;
+                ended = status_of(ran, &name(number));
+                if ended != Exit::Placement as u8 {
+                    break;
+                }
+            }
+            bar.inc(1);
+            ends.push(ended);
+        }
+        bar.finish_and_clear();
+        Ok(ends)
+    }
+
+    /// Ends this process, which has done its work: `said` is what programs are told of an error.
+    pub(crate) fn leave(
+        &self,
+        name: &str,
+        done: Result<Exit>,
+        said: impl Fn(&anyhow::Error, Exit) -> Option<String>,
+    ) -> ! {
+        let status = done.unwrap_or_else(|error| {
+            let status = exit::of(&error);
+            // Another layout of addresses is tried; of the last one it is said what was in the way.
+            if status != Exit::Placement || self.attempt == *self.attempts().end() {
+                // A parent that does not read has the status.
+                let _ = lines(said(&error, status));
+                tell(format_args!("{name}: {error:#}"));
+            }
+            status
+        });
+        logdur_replay::leave(status as u8)
+    }
+}
+
+/// An option with its value.
+fn one(option: &str, value: Option<String>) -> Option<[String; 2]> {
+    value.map(|value| [option.to_owned(), value])
+}
+
+impl TargetArgs {
+    /// For the library.
+    pub(crate) fn setup(&self) -> Setup {
+        Setup { rules: self.tol.clone(), mask_limit: self.mask_limit, ..self.device.setup() }
+    }
+
+    /// As options again: for a command line to copy, and to tell one search from another.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let limit = self.mask_limit.filter(|limit| *limit != MASK_LIMIT);
+        let limit = one("--mask-limit", limit.map(|limit| limit.to_string()));
+        let rules = self.tol.iter().map(|rule| one("--tol", Some(rule.to_string())));
+        self.device.words().into_iter().chain([limit]).chain(rules).flatten().flatten().collect()
+    }
 }
 
 /// Does a dispatch's work in this process and ends it, if this is a worker.
 pub(crate) fn work(target: &TargetArgs, work: impl FnOnce(&CapturedDispatch<'_>) -> Result<Exit>) {
-    let Some(dispatch) = target.worker else { return };
-    let status = with_case(&target.captured, dispatch, work).unwrap_or_else(|error| {
-        let status = exit::of(&error);
-        // Another layout of addresses is tried; of the last one it is said what was in the way.
-        if status != Exit::Placement || target.attempt == *target.attempts().end() {
-            if target.json {
-                let said = results::error(dispatch, &error, status).to_string();
-                // A parent that does not read has the status.
-                let _ = lines([said]);
-            }
-            tell(format_args!("dispatch {dispatch}: {error:#}"));
-        }
-        status
-    });
-    logdur_replay::leave(status as u8)
+    let Some(dispatch) = target.device.worker() else { return };
+    let said = |error: &anyhow::Error, status| target.json.then(|| results::error(dispatch, error, status).to_string());
+    target.device.leave(&format!("dispatch {dispatch}"), with_case(&target.captured, dispatch, work), said)
 }
 
 /// Does work for each dispatch, in a process of its own, and ends with the status of all ([`Exit::of_all`]).
@@ -299,26 +367,12 @@ pub(crate) fn each(
 ) -> Result<Exit> {
     work(target, of_one);
     let reader = target.captured.open()?;
-    let environment = target.environment()?;
-    let mut ends = Vec::new();
+    let environment = target.device.environment()?;
     let dispatches = target.captured.dispatches(&reader)?;
     variant.is_used(&target.captured.file, &reader, &dispatches)?;
-    target.tell_runtime(&environment, &reader, &dispatches)?;
-    let bar = progress::bar("{pos} of {len} dispatches", dispatches.len() as u64)?;
-    for dispatch in dispatches {
-        bar.tick();
-        let mut ended = Exit::Placement as u8;
-        for attempt in target.attempts() {
-            let ran = run(target.command(&environment, dispatch.id, attempt)?, &bar)?;
-            ended = status_of(ran, dispatch.id);
-            if ended != Exit::Placement as u8 {
-                break;
-            }
-        }
-        bar.inc(1);
-        ends.push(ended);
-    }
-    bar.finish_and_clear();
+    target.device.tell_runtime(&environment, &reader, dispatches.iter().copied())?;
+    let numbers: Vec<u64> = dispatches.iter().map(|dispatch| dispatch.id).collect();
+    let mut ends = target.device.each(&environment, &numbers, "dispatches", |number| format!("dispatch {number}"))?;
     ends.extend(target.captured.damage(&reader).map(|exit| exit as u8));
     // Statuses of workers are passed on as they are.
     std::process::exit(Exit::of_all(ends).into())
@@ -339,9 +393,9 @@ fn run(mut command: Command, bar: &ProgressBar) -> Result<ExitStatus> {
 }
 
 /// The status of a worker's end.
-fn status_of(ended: ExitStatus, dispatch: u64) -> u8 {
+fn status_of(ended: ExitStatus, name: &str) -> u8 {
     if let Some(signal) = ended.signal() {
-        let said = format!("dispatch {dispatch}: the process of the replay was ended by signal {signal}");
+        let said = format!("{name}: the process of the replay was ended by signal {signal}");
         // The runtime aborts where it cannot have addresses.
         let limit = logdur_replay::address_limit().filter(|_| signal == libc::SIGABRT);
         let Some(limit) = limit else {

@@ -29,6 +29,14 @@ pub enum CapturedError {
         /// What is missing.
         what: String,
     },
+    /// Records of a region are lost, contradict each other, or refer to what the capture does not have.
+    #[error("region {region}: {why}")]
+    Region {
+        /// The region.
+        region: u64,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The capture has no dispatch at all.
     #[error("{file}: expected a captured dispatch, found none{end}")]
     Empty {

@@ -1,7 +1,7 @@
 //! Captured dispatches: what each of them has and lacks, its buffers, and how two of them differ.
 //!
 //! A [`CapturedDispatch`] is one dispatch of a capture with all that it needs. [`diff`] compares two of them, [`verify`] what a
-//! kernel wrote with what another one wrote. Nothing here runs a kernel: that is for `logdur-replay`.
+//! kernel wrote with what another one wrote. A [`region`] is several dispatches in their order. Nothing here runs a kernel: that is for `logdur-replay`.
 
 mod backend;
 mod buffers;
@@ -12,14 +12,15 @@ mod error;
 pub mod extract;
 pub mod kernarg;
 mod npy;
+pub mod region;
 pub mod regions;
 pub mod verify;
 
 pub use backend::Backend;
 pub use buffers::{STACKS, buffers, nearest};
 pub use dispatch::{
-    Argument, Called, CapturedDispatch, Code, OwnData, Pointer, extent, lacks, name, original, packet, processor,
-    runtime, symbol, without,
+    Argument, Called, CapturedDispatch, Code, Companion, OwnData, Pointer, duration_ns, extent, lacks, name, original,
+    packet, processor, runtime, symbol, without,
 };
 pub use divided::{Bounds, Divided, divided};
 pub use error::{CapturedError, Result, with_causes};

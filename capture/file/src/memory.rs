@@ -16,6 +16,8 @@ use crate::records::SnapshotId;
 pub struct Memory<'r> {
     reader: &'r Reader,
     id: SnapshotId,
+    /// Snapshots that lie below it.
+    below: Arc<[SnapshotId]>,
     map: Arc<Map>,
 }
 
@@ -47,19 +49,35 @@ impl Reader {
     /// # Errors
     /// When it is not in the file, or one of its parents or where its contents are is damaged.
     pub fn snapshot(&self, id: SnapshotId) -> Result<Memory<'_>, CaptureError> {
-        Ok(Memory { reader: self, id, map: self.map_of(id)? })
+        Ok(Memory { reader: self, id, below: Arc::default(), map: self.map_of(id)? })
+    }
+
+    /// The memory of several snapshots, each laid over those before it. Of none, no memory.
+    ///
+    /// # Errors
+    /// As for [`Reader::snapshot`].
+    pub fn laid_over(&self, snapshots: &[SnapshotId]) -> Result<Memory<'_>, CaptureError> {
+        let Some((id, below)) = snapshots.split_last() else {
+            return Ok(Memory { reader: self, id: SnapshotId::default(), below: Arc::default(), map: Arc::default() });
+        };
+        let mut map = Map::default();
+        for snapshot in snapshots {
+            self.map_of(*snapshot)?.pieces().for_each(|piece| map.put(*piece));
+        }
+        Ok(Memory { reader: self, id: *id, below: below.into(), map: Arc::new(map) })
     }
 }
 
 impl Memory<'_> {
-    /// Which snapshot it is.
+    /// Which snapshot it is; of several, the one that lies over the others.
     pub fn id(&self) -> SnapshotId {
         self.id
     }
 
     /// False when something is missing that should have been captured.
     pub fn is_complete(&self) -> bool {
-        self.reader.snapshot_record(self.id).is_some_and(|snapshot| !snapshot.incomplete)
+        let is_whole = |id: SnapshotId| self.reader.snapshot_record(id).is_some_and(|snapshot| !snapshot.incomplete);
+        self.below.iter().all(|id| is_whole(*id)) && (self.id == SnapshotId::default() || is_whole(self.id))
     }
 
     /// The captured addresses, in order. Adjacent ranges are one.

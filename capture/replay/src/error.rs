@@ -100,6 +100,18 @@ pub enum ReplayError {
         /// What the capture has.
         scope: Scope,
     },
+    /// A step of a region has failed.
+    #[error("step {step}, dispatch {dispatch}, {kernel}: {error}")]
+    Step {
+        /// The step.
+        step: u64,
+        /// The dispatch's number in its process.
+        dispatch: u64,
+        /// Its kernel.
+        kernel: String,
+        /// What it ended with.
+        error: Box<ReplayError>,
+    },
     /// What replay does not do.
     #[error("unsupported: {0}")]
     Unsupported(String),

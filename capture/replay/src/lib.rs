@@ -28,6 +28,7 @@ mod placed;
 mod process;
 mod reach;
 mod refilled;
+pub mod region;
 mod relocations;
 mod replacement;
 mod replay;
@@ -44,5 +45,5 @@ pub use observed::{CalledCode, Named, Observed, emulated_processor, named, obser
 pub use process::{address_limit, leave, worker};
 pub use replacement::{Replacement, Which};
 pub use replay::{Options, Repetition, Report, Whose, replay};
-pub use setup::{MASK_LIMIT, Setup};
+pub use setup::{MASK_LIMIT, REGION_MASK_LIMIT, Setup};
 pub use variants::{Ran, Variants};

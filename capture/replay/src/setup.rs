@@ -27,9 +27,13 @@ pub struct Setup {
     pub limit: Option<Duration>,
     /// What buffers are made of, and what is near enough.
     pub rules: Vec<Rule>,
-    /// The share of what is written that may be masked before nothing can be said; `None` is [`MASK_LIMIT`].
+    /// The share of what is written that may be masked before nothing can be said; `None` is [`MASK_LIMIT`], of a region
+    /// [`REGION_MASK_LIMIT`].
     pub mask_limit: Option<f64>,
 }
 
 /// The share of what a kernel writes that may be masked, where nothing else is asked for.
 pub const MASK_LIMIT: f64 = 0.01;
+
+/// The same for what a part of a region writes: what one of its kernels leaves open, others compute with.
+pub const REGION_MASK_LIMIT: f64 = 0.1;

@@ -15,7 +15,9 @@ impl From<&CapturedError> for Exit {
             CapturedError::Capture(
                 CaptureError::NoSnapshot(_) | CaptureError::NoCodeObject(_) | CaptureError::NotCaptured { .. },
             ) => Exit::Incomplete,
-            CapturedError::Capture(_) | CapturedError::CodeObject { .. } => Exit::Corrupt,
+            CapturedError::Capture(_) | CapturedError::CodeObject { .. } | CapturedError::Region { .. } => {
+                Exit::Corrupt
+            }
             CapturedError::Usage { .. } | CapturedError::File { .. } | CapturedError::Output(_) => Exit::Usage,
             CapturedError::Listing(error) => error.into(),
             CapturedError::Incomplete { .. } | CapturedError::Empty { .. } => Exit::Incomplete,

@@ -5,30 +5,38 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use logdur_captured::verify::Rule;
-use logdur_captured::{CapturedDispatch, extract};
+use logdur_captured::{CapturedDispatch, CapturedError, extract};
+use logdur_replay::region;
 use omniprobe_exit::Exit;
 
 use crate::captured::{Captured, taken};
 use crate::exit;
 use crate::output::{file, lines, tell};
 use crate::progress;
+use crate::region::{Parts, RegionArgs};
+use crate::worker::DeviceArgs;
 
 /// What is written, and where.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
     captured: Captured,
-    /// The folder for the files.
+    #[command(flatten)]
+    region: RegionArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// The folder for the files; of a region, the capture that is written: one with the dispatch of --dispatch alone, whose memory
+    /// before and after is that of a replay.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     /// Element type of a buffer, like `out=f32`, which becomes a NumPy file. Repeat it for more buffers.
-    #[arg(long = "type", value_name = "NAME=TYPE")]
+    #[arg(long = "type", value_name = "NAME=TYPE", conflicts_with = "region")]
     types: Vec<Rule>,
     /// Also write memory that no argument and no variable names.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "region")]
     all: bool,
     /// Write only code objects.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "region")]
     code: bool,
 }
 
@@ -37,6 +45,9 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture is damaged, or a file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
+    if options.region.asked().is_some() {
+        return of_region(options);
+    }
     let reader = options.captured.open()?;
     let dispatches = if options.code { Vec::new() } else { options.captured.dispatches(&reader)? };
     let code_objects = &reader.records().code_objects;
@@ -74,4 +85,27 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     bar.finish_and_clear();
     lines(files.iter().map(|path| file(path)))?;
     Ok(options.captured.status(&reader, status))
+}
+
+/// Replays a region up to a dispatch, and writes that one as a capture of its own.
+fn of_region(options: &Options) -> Result<Exit> {
+    if options.captured.last_of_region()?.is_none() {
+        let (what, expected) = ("--region".to_owned(), "a dispatch of the region, by --dispatch N".to_owned());
+        return Err(CapturedError::Usage { what, expected, found: "none".to_owned() }.into());
+    }
+    let parts = Parts {
+        captured: &options.captured,
+        region: &options.region,
+        device: &options.device,
+        variant: None,
+        json: false,
+    };
+    parts.each(
+        |region| vec![region.whole()],
+        |part| {
+            region::extract(part, &options.device.setup(), &options.output)?;
+            lines([file(&options.output)])?;
+            Ok(Exit::Success)
+        },
+    )
 }

@@ -7,7 +7,6 @@ use omniprobe_exit::Exit;
 
 use super::verify;
 use crate::headings;
-use crate::worker;
 
 /// What `replay` can do without.
 #[derive(Args, Clone, Debug)]
@@ -27,5 +26,5 @@ pub(crate) struct Options {
 /// When the capture cannot be read, or this program not be started again.
 pub(crate) fn run(Options { options, no_verify }: &Options) -> Result<Exit> {
     let verified = if *no_verify { 0 } else { options.repetitions.min(COMPARED) };
-    worker::each(&options.target, &options.variant, |captured| verify::replay(options, verified, captured))
+    verify::with(options, verified)
 }

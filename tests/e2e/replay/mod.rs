@@ -8,6 +8,7 @@ mod diff;
 mod layouts;
 mod mutants;
 pub(crate) mod mutations;
+mod region;
 mod stacks;
 mod tune;
 pub(crate) mod verify;

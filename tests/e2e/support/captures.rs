@@ -14,7 +14,7 @@ use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 
 /// Where code objects are said to have been loaded: aligned as the driver's library aligns all that is larger.
-const CODE: u64 = 0x7f20_1240_0000;
+pub(crate) const CODE: u64 = 0x7f20_1240_0000;
 
 /// Where the packet says that the arguments are.
 pub(crate) const ARGUMENTS: u64 = 0x7f66_0000_0000;
@@ -74,7 +74,7 @@ pub(crate) enum Demand {
 }
 
 /// Where a symbol is, and where the last loaded byte is, before loading.
-fn places(code: &[u8], symbol: &str) -> (u64, u64) {
+pub(crate) fn places(code: &[u8], symbol: &str) -> (u64, u64) {
     let header = FileHeader64::<LittleEndian>::parse(code).unwrap();
     let segments = header.program_headers(LittleEndian, code).unwrap();
     let loaded = segments.iter().filter(|s| s.p_type(LittleEndian) == object::elf::PT_LOAD);
@@ -166,7 +166,7 @@ impl Captured {
         let dispatch = Dispatch {
             id: 7,
             queue: 1,
-            packet: Packet(self.packet(object)),
+            packet: Packet(packet(object, self.grid, self.workgroup, self.lds)),
             kernarg: self.kernarg.clone(),
             kernel: if self.without == Some(Demand::Kernel) { 0 } else { 1 },
             code_object,
@@ -180,20 +180,20 @@ impl Captured {
         writer.finish().unwrap();
         path.to_owned()
     }
+}
 
-    /// HSA Platform System Architecture, 2.9.6: fences of the system's scope, one dimension.
-    fn packet(&self, object: u64) -> [u8; 64] {
-        let mut packet = [0; 64];
-        let mut put = |at: usize, bytes: &[u8]| packet[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &(2u16 | 2 << 9 | 2 << 11).to_le_bytes());
-        put(2, &1u16.to_le_bytes());
-        put(4, &self.workgroup.to_le_bytes());
-        put(6, &[1, 0, 1, 0]);
-        put(12, &self.grid.to_le_bytes());
-        put(16, &[1, 0, 0, 0, 1, 0, 0, 0]);
-        put(28, &self.lds.to_le_bytes());
-        put(32, &object.to_le_bytes());
-        put(40, &ARGUMENTS.to_le_bytes());
-        packet
-    }
+/// HSA Platform System Architecture, 2.9.6: fences of the system's scope, one dimension.
+pub(crate) fn packet(object: u64, grid: u32, workgroup: u16, lds: u32) -> [u8; 64] {
+    let mut packet = [0; 64];
+    let mut put = |at: usize, bytes: &[u8]| packet[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &(2u16 | 2 << 9 | 2 << 11).to_le_bytes());
+    put(2, &1u16.to_le_bytes());
+    put(4, &workgroup.to_le_bytes());
+    put(6, &[1, 0, 1, 0]);
+    put(12, &grid.to_le_bytes());
+    put(16, &[1, 0, 0, 0, 1, 0, 0, 0]);
+    put(28, &lds.to_le_bytes());
+    put(32, &object.to_le_bytes());
+    put(40, &ARGUMENTS.to_le_bytes());
+    packet
 }

@@ -1,8 +1,10 @@
 //! The arguments that the application gave to its kernel.
 
+use std::collections::HashSet;
+
 use amdgpu_code_object::{Argument as Declared, ValueKind};
 
-use super::{CapturedDispatch, Code};
+use super::{CapturedDispatch, Code, Companion};
 use crate::verify::Type;
 
 /// An argument of a captured dispatch.
@@ -65,13 +67,22 @@ impl Code {
 }
 
 impl CapturedDispatch<'_> {
-    /// The pointers among the arguments: name, type in the source, address.
+    /// The pointers among the arguments: name, type in the source, address. Those of companions come behind, each
+    /// address once, with the number of the dispatch in their name: `out@17`.
     pub fn pointers(&self) -> Vec<Pointer> {
         let pointer = |argument: Argument<'_>| {
             let address = argument.address().filter(|address| *address != 0)?;
             let Argument { name, number, declared, .. } = argument;
             Some(Pointer { name, number, type_name: declared.type_name.clone(), address })
         };
-        self.original.arguments(&self.dispatch.kernarg).into_iter().filter_map(pointer).collect()
+        let mut all: Vec<Pointer> =
+            self.original.arguments(&self.dispatch.kernarg).into_iter().filter_map(pointer).collect();
+        let mut known: HashSet<u64> = all.iter().map(|pointer| pointer.address).collect();
+        for Companion { dispatch, original, .. } in &self.companions {
+            let others = original.arguments(&dispatch.kernarg).into_iter().filter_map(pointer);
+            let others = others.filter(|pointer| known.insert(pointer.address));
+            all.extend(others.map(|pointer| Pointer { name: format!("{}@{}", pointer.name, dispatch.id), ..pointer }));
+        }
+        all
     }
 }

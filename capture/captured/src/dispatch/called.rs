@@ -4,7 +4,9 @@
 //! A value that looks like an address counts as one: at every byte of the arguments and, if the kernel calls or jumps by address, in
 //! aligned words of memory. A code object that is loaded without need has no effect.
 
+use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use amdgpu_code_object::{CodeObject, Image, Unreadable};
 use logdur_capture::{Global, Id, Loaded, Memory};
@@ -107,14 +109,27 @@ impl CapturedDispatch<'_> {
     pub(super) fn find_called(&self) -> Result<OtherCode> {
         let own = [self.loaded, self.own_data.as_ref().map(|own| own.loaded)];
         let is_own = |loaded: &Loaded| own.iter().flatten().any(|own| std::ptr::eq(*own, loaded));
-        let others: Vec<&Loaded> =
-            self.all_loaded.iter().copied().filter(|loaded| loaded.base != 0 && !is_own(loaded)).collect();
+        let mut of_companions: Vec<&Loaded> = self.companions.iter().filter_map(|companion| companion.loaded).collect();
+        of_companions.sort_by_key(|loaded| (loaded.base, std::ptr::from_ref(*loaded)));
+        of_companions.dedup_by_key(|loaded| std::ptr::from_ref(*loaded));
+        of_companions.retain(|loaded| loaded.base != 0 && !is_own(loaded));
+        let is_companions = |loaded: &Loaded| of_companions.iter().any(|of| std::ptr::eq(*of, loaded));
+        let others: Vec<&Loaded> = self
+            .all_loaded
+            .iter()
+            .copied()
+            .filter(|loaded| loaded.base != 0 && !is_own(loaded) && !is_companions(loaded))
+            .collect();
         let mut found = OtherCode::default();
+        for loaded in &of_companions {
+            found.called.push(self.contents(loaded)?);
+        }
         if others.is_empty() {
             return Ok(found);
         }
         let mut met = Met::new(others);
         met.look(&self.dispatch.kernarg, 1);
+        self.companions.iter().for_each(|companion| met.look(&companion.dispatch.kernarg, 1));
         if self.goes_by_address() {
             met.look_through(&self.before)?;
         }
@@ -134,18 +149,25 @@ impl CapturedDispatch<'_> {
         let Ok(arch) = processor(isa).parse() else { return true };
         let goes =
             |code: &super::Code| amdgpu_listing::goes_by_address(&code.bytes, arch, &code.kernel.name).unwrap_or(true);
-        [Some(&self.original), self.ran_instead.as_ref()].into_iter().flatten().any(goes)
+        let mut seen = HashSet::new();
+        let companions = self.companions.iter().map(|companion| &companion.original);
+        let all = companions.filter(|code| seen.insert(Arc::as_ptr(code))).map(|code| &**code);
+        [Some(&*self.original), self.ran_instead.as_ref()].into_iter().flatten().chain(all).any(goes)
     }
 
     /// A code object with what the capture has of it; `None` if the addresses that were met are of captured memory alone.
     fn with_contents(&self, loaded: &Loaded, addresses: &[u64]) -> Result<Option<Called>> {
+        let called = self.contents(loaded)?;
+        let is_captured = |address: &u64| called.ranges.iter().any(|range| range.contains(address));
+        Ok((!addresses.iter().all(is_captured)).then_some(called))
+    }
+
+    /// A code object with what the capture has of it.
+    fn contents(&self, loaded: &Loaded) -> Result<Called> {
         let whole = extent(loaded);
         let held = self.before.ranges().into_iter();
         let held = held.map(|range| range.start.max(whole.start)..range.end.min(whole.end));
         let ranges: Vec<Range<u64>> = held.filter(|range| range.start < range.end).collect();
-        if addresses.iter().all(|address| ranges.iter().any(|range| range.contains(address))) {
-            return Ok(None);
-        }
         let bytes = self.reader.code_object(loaded.code_object)?;
         let unreadable = |source: Unreadable| CapturedError::CodeObject {
             place: format!("code object {} of the capture", loaded.code_object),
@@ -157,7 +179,7 @@ impl CapturedDispatch<'_> {
         let of = |g: &&Global| (g.executable, g.code_object) == (loaded.executable, loaded.code_object);
         let of = |g: &&Global| of(g) && whole.contains(&g.address);
         let globals = self.reader.records().globals.iter().map(|global| &global.value).filter(of).cloned().collect();
-        Ok(Some(Called { loaded: loaded.clone(), moved, ranges, globals, bytes }))
+        Ok(Called { loaded: loaded.clone(), moved, ranges, globals, bytes })
     }
 }
 

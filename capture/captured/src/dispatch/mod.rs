@@ -7,7 +7,7 @@ mod stacks;
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use amdgpu_code_object::{CodeObject, DataKind, GlobalKind, Image, Kernel};
@@ -64,6 +64,20 @@ impl Code {
         let interface = Interface::of(&object, &kernel);
         Ok(Code { id: Id::of(&bytes), bytes, kernel, interface, object })
     }
+
+    /// Checks that a dispatch of the kernel has every argument.
+    fn has_arguments(&self, dispatch: &Dispatch) -> Result<()> {
+        let kernel = &self.kernel;
+        let end = kernel.explicit().map(|argument| argument.offset.saturating_add(argument.size)).max();
+        // Where no argument is listed, all that is known is how many bytes they have.
+        let expected = end.unwrap_or(if kernel.arguments.is_empty() { kernel.kernarg_bytes() } else { 0 });
+        let found = dispatch.kernarg.len();
+        if found >= expected as usize {
+            return Ok(());
+        }
+        let what = format!("arguments from byte {found} to byte {expected}");
+        Err(CapturedError::Incomplete { dispatch: dispatch.id, what })
+    }
 }
 
 /// The captured data of a kernel that ran in the place of the application's: variables that the application does not have.
@@ -117,6 +131,17 @@ impl<'r> OwnData<'r> {
     }
 }
 
+/// A dispatch that runs on the memory of another one, before or after it.
+#[derive(Clone, Debug)]
+pub struct Companion<'r> {
+    /// The dispatch.
+    pub dispatch: &'r Placed<Dispatch>,
+    /// The application's kernel.
+    pub original: Arc<Code>,
+    /// Where its code object was loaded.
+    pub loaded: Option<&'r Loaded>,
+}
+
 /// One dispatch of a capture, with everything that it needs.
 #[derive(Debug)]
 pub struct CapturedDispatch<'r> {
@@ -126,8 +151,10 @@ pub struct CapturedDispatch<'r> {
     pub dispatch: &'r Placed<Dispatch>,
     /// The agent that it ran on, if the capture says it.
     pub agent: Option<&'r Agent>,
+    /// Those that run on the same memory: the other ones of a region. None of a dispatch that was captured alone.
+    pub companions: Vec<Companion<'r>>,
     /// The application's kernel.
-    pub original: Code,
+    pub original: Arc<Code>,
     /// The address that the application's kernel had for packets.
     pub kernel_object: u64,
     /// Where its code object was loaded.
@@ -136,8 +163,10 @@ pub struct CapturedDispatch<'r> {
     pub ran_instead: Option<Code>,
     /// The data of that kernel's own, where it was captured.
     pub own_data: Option<OwnData<'r>>,
-    /// What memory there was.
+    /// What memory there was. With companions, also what there was at each of them: one may be where another was before.
     pub allocations: Vec<&'r Placed<Allocation>>,
+    /// Addresses with memory of several kinds, one after the other.
+    pub of_two_kinds: Vec<Range<u64>>,
     /// The variables of its code object, without HIP's own ones for `threadIdx` and the like, which no kernel reads.
     pub globals: Vec<&'r Global>,
     /// All code of the agent that is in memory.
@@ -278,10 +307,9 @@ pub fn original(reader: &Reader, dispatch: &Dispatch) -> Result<Code> {
 type Captured<'r> = (&'r Placed<logdur_capture::Kernel>, Code);
 
 /// The application's kernel of a dispatch, and the one that ran in its place.
-fn kernels<'r>(
-    reader: &'r Reader,
-    dispatch: &Dispatch,
-) -> Result<(&'r Placed<logdur_capture::Kernel>, Code, Option<Captured<'r>>)> {
+type Kernels<'r> = (&'r Placed<logdur_capture::Kernel>, Code, Option<Captured<'r>>);
+
+fn kernels<'r>(reader: &'r Reader, dispatch: &Dispatch) -> Result<Kernels<'r>> {
     let missing = |what: String| CapturedError::Incomplete { dispatch: dispatch.id, what };
     let code = |kernel: u64| {
         let kernel = reader.records().kernels.iter().find(|k| k.id == kernel);
@@ -302,6 +330,11 @@ fn kernels<'r>(
     }
 }
 
+/// How long the kernel of a dispatch ran, in nanoseconds; `None` when that is not known.
+pub fn duration_ns(dispatch: &Dispatch) -> Option<u64> {
+    dispatch.end_ns.checked_sub(dispatch.start_ns).filter(|ns| *ns > 0)
+}
+
 /// The longest that a launch may take where no limit is asked for.
 const LONGEST: Duration = Duration::from_secs(600);
 
@@ -319,10 +352,35 @@ impl<'r> CapturedDispatch<'r> {
     /// # Errors
     /// When the capture lacks what is needed, or is damaged where it is.
     pub fn of(reader: &'r Reader, dispatch: &'r Placed<Dispatch>) -> Result<CapturedDispatch<'r>> {
-        let records = reader.records();
-        let (kernel, original, ran) = kernels(reader, dispatch)?;
+        // What code it lacks is told first.
+        let kernels = kernels(reader, dispatch)?;
         let missing = |what: String| CapturedError::Incomplete { dispatch: dispatch.id, what };
         let before = dispatch.before.ok_or_else(|| missing("memory before the kernel".to_owned()))?;
+        let after = dispatch.after.map(|after| reader.snapshot(after)).transpose()?;
+        CapturedDispatch::of_kernels(reader, dispatch, kernels, reader.snapshot(before)?, after)
+    }
+
+    /// A dispatch with memory that is told elsewhere, as of a region.
+    ///
+    /// # Errors
+    /// As for [`CapturedDispatch::of`].
+    pub fn with_memory(
+        reader: &'r Reader,
+        dispatch: &'r Placed<Dispatch>,
+        before: Memory<'r>,
+        after: Option<Memory<'r>>,
+    ) -> Result<CapturedDispatch<'r>> {
+        CapturedDispatch::of_kernels(reader, dispatch, kernels(reader, dispatch)?, before, after)
+    }
+
+    fn of_kernels(
+        reader: &'r Reader,
+        dispatch: &'r Placed<Dispatch>,
+        (kernel, original, ran): Kernels<'r>,
+        memory: Memory<'r>,
+        after: Option<Memory<'r>>,
+    ) -> Result<CapturedDispatch<'r>> {
+        let records = reader.records();
         let allocations = reader.allocations_at(dispatch.place);
         let all_loaded = in_memory(reader, dispatch, &allocations).into_iter();
         let all_loaded: Vec<&Loaded> = all_loaded.filter(|l| l.agent == kernel.agent).map(|l| &l.value).collect();
@@ -339,7 +397,6 @@ impl<'r> CapturedDispatch<'r> {
         let of_hip: HashSet<&str> = of_hip.map(|g| &*g.name).collect();
         let is_own = |g: &&Placed<Global>| same(g.executable, g.code_object) && !of_hip.contains(&*g.symbol);
         let globals = records.globals.iter().filter(is_own).map(|g| &g.value).collect();
-        let memory = reader.snapshot(before)?;
         let own_data = ran.as_ref().and_then(|(kernel, code)| {
             let is_its = |l: &&&Loaded| l.executable == kernel.executable && l.code_object == kernel.code_object;
             let loaded = all_loaded.iter().rfind(is_its).filter(|loaded| loaded.base != 0)?;
@@ -348,19 +405,21 @@ impl<'r> CapturedDispatch<'r> {
         Ok(CapturedDispatch {
             others,
             dispatch,
+            companions: Vec::new(),
             agent: records.agents.iter().find(|a| a.id == kernel.agent).map(|a| &a.value),
-            original,
+            original: Arc::new(original),
             kernel_object: kernel.object,
             loaded,
             ran_instead: ran.map(|(_, code)| code),
             own_data,
             allocations,
+            of_two_kinds: Vec::new(),
             globals,
             all_loaded,
             other_code: OnceLock::new(),
             reader,
             before: memory,
-            after: dispatch.after.map(|after| reader.snapshot(after)).transpose()?,
+            after,
             doubts: reader.notes().iter().filter(about).map(|n| &n.value).collect(),
             queue_kind: queue.map_or(0, |queue| queue.kind),
             runtime: runtime(reader, dispatch),
@@ -414,12 +473,14 @@ impl<'r> CapturedDispatch<'r> {
 
     /// How long the kernel ran, in nanoseconds; `None` when that is not known.
     pub fn duration_ns(&self) -> Option<u64> {
-        self.dispatch.end_ns.checked_sub(self.dispatch.start_ns).filter(|ns| *ns > 0)
+        duration_ns(self.dispatch)
     }
 
-    /// The time limit of a launch: the requested one, or by the application's duration. `emulated` says that the GPU is emulated.
+    /// The time limit of a launch: the requested one, or by the application's duration, the longest with companions. `emulated` says that the GPU is emulated.
     pub fn limit(&self, asked: Option<Duration>, emulated: bool) -> Duration {
-        limit(asked, self.duration_ns().unwrap_or(0), emulated)
+        let of_companions = self.companions.iter().map(|companion| duration_ns(companion.dispatch));
+        let longest = of_companions.chain([self.duration_ns()]).flatten().max();
+        limit(asked, longest.unwrap_or(0), emulated)
     }
 
     /// Checks that the capture has every argument that the application gave to its kernel.
@@ -427,16 +488,10 @@ impl<'r> CapturedDispatch<'r> {
     /// # Errors
     /// Which bytes of the kernarg segment are missing.
     pub fn has_arguments(&self) -> Result<()> {
-        let kernel = &self.original.kernel;
-        let end = kernel.explicit().map(|argument| argument.offset.saturating_add(argument.size)).max();
-        // Where no argument is listed, all that is known is how many bytes they have.
-        let expected = end.unwrap_or(if kernel.arguments.is_empty() { kernel.kernarg_bytes() } else { 0 });
-        let found = self.dispatch.kernarg.len();
-        if found >= expected as usize {
-            return Ok(());
-        }
-        let what = format!("arguments from byte {found} to byte {expected}");
-        Err(CapturedError::Incomplete { dispatch: self.dispatch.id, what })
+        let of_companions = self.companions.iter().map(|companion| (companion.dispatch, &companion.original));
+        std::iter::once((self.dispatch, &self.original))
+            .chain(of_companions)
+            .try_for_each(|(d, code)| code.has_arguments(d))
     }
 
     /// The arguments that point to memory of which the capture has nothing, one line each. Memory that the application freed

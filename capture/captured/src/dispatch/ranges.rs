@@ -5,7 +5,7 @@ use std::ops::Range;
 use logdur_capture::{Allocation, AllocationKind, Placed};
 
 use super::CapturedDispatch;
-use crate::regions::{MemoryRequest, SharedPart};
+use crate::regions::{MemoryRequest, PAGE, SharedPart};
 
 /// What of a range is not in another.
 pub fn without(range: Range<u64>, other: &Range<u64>) -> [Range<u64>; 2] {
@@ -22,7 +22,7 @@ impl CapturedDispatch<'_> {
         })
     }
 
-    /// What memory has to be where. What is in no allocation is taken for the GPU's.
+    /// What memory has to be where. What is in no allocation is taken for the GPU's, and so is what changes its kind.
     pub fn wanted(&self) -> Vec<MemoryRequest> {
         let mut wanted = Vec::new();
         for range in self.data() {
@@ -43,6 +43,9 @@ impl CapturedDispatch<'_> {
                     }
                 };
                 let end = end.min(range.end);
+                let page = at / PAGE * PAGE..end.next_multiple_of(PAGE);
+                let changes = self.of_two_kinds.iter().any(|of| of.start < page.end && page.start < of.end);
+                let (kind, shared) = if changes { (AllocationKind::DeviceCoarse, None) } else { (kind, shared) };
                 wanted.push(MemoryRequest { range: at..end, kind, shared });
                 at = end;
             }

@@ -139,6 +139,14 @@ pub(crate) trait Device {
     /// When it cannot be loaded.
     fn load(&mut self, code: Load<'_>) -> Result<Placed>;
 
+    /// Refuses a kernel with instructions that the device is known to lack.
+    ///
+    /// # Errors
+    /// When there are some: their names.
+    fn has_instructions(&self, _code: &Code) -> Result<()> {
+        Ok(())
+    }
+
     /// Gives up reserved addresses: everything is placed.
     fn release_reservations(&mut self);
 

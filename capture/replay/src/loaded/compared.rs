@@ -63,7 +63,12 @@ impl LoadedDispatch<'_> {
         let restored = |b: &&Buffer| self.areas.iter().any(|a| b.start < a.captured.end && a.captured.start < b.end);
         let buffers = self.buffers.iter().filter(restored).filter(|b| !is_own(b));
         let Some(after) = &self.captured.after else {
-            return Ok(Compared { buffers: Vec::new(), without: buffers.collect(), written: BTreeSet::new() });
+            let (mut buffers, without) =
+                if self.by_replay { (buffers.collect(), Vec::new()) } else { (Vec::new(), buffers.collect()) };
+            if self.by_replay {
+                buffers.extend(&self.around_buffers);
+            }
+            return Ok(Compared { buffers, without, written: BTreeSet::new() });
         };
         let (written, gone) = memory::written(&self.captured.before, after, &self.areas)?;
         let is_gone = |b: &&Buffer| gone.iter().any(|gone| b.start < gone.end && gone.start < b.end);
@@ -80,8 +85,9 @@ impl LoadedDispatch<'_> {
         own: &Pages,
         mut each: impl FnMut(&PageSlice<'_>),
     ) -> Result<()> {
-        let Some(after) = &self.captured.after else { return Ok(()) };
-        let after = Contents { memory: after, around: &self.around, filled: None };
+        let after = self.captured.after.as_ref().filter(|_| !self.by_replay);
+        let after = after.map(|memory| Contents { memory, around: &self.around, filled: None });
+        let by_replay = self.filled.is_some() || after.is_none();
         let (mut before, mut expected) = (Vec::new(), Vec::new());
         for (number, buffer) in compared.buffers.iter().enumerate() {
             for page in pages.range(buffer.start / PAGE * PAGE..buffer.end) {
@@ -96,13 +102,11 @@ impl LoadedDispatch<'_> {
                 let at = (start - page) as usize;
                 let at = at..at + length;
                 let left = own.get(page).and_then(|bytes| bytes.get(at.clone()));
-                match left {
+                match (left, &after) {
                     // What the application's kernel wrote there in the application, no capture has.
-                    Some(left) if self.filled.is_some() || self.around.contains(start) => {
-                        expected.copy_from_slice(left)
-                    }
-                    None if self.filled.is_some() => expected.copy_from_slice(&before),
-                    _ => after.read(start, &mut expected)?,
+                    (Some(left), _) if by_replay || self.around.contains(start) => expected.copy_from_slice(left),
+                    (_, Some(after)) if !by_replay => after.read(start, &mut expected)?,
+                    _ => expected.copy_from_slice(&before),
                 }
                 let (before, expected) = (before.as_slice(), expected.as_slice());
                 let placed = self.relocations.placed(start);

@@ -3,6 +3,7 @@
 mod code;
 mod compared;
 mod replays;
+mod steps;
 mod stores;
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,12 +13,12 @@ use std::time::Duration;
 use amdgpu_code_object::Image;
 use amdgpu_listing::Action;
 use hsa::sys::abi::aql::{Packet, PacketType};
-use logdur_capture::{Id, Scope};
+use logdur_capture::{Dispatch, Id, Scope};
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::{Buffer, Judged};
 use logdur_captured::{Called, CapturedDispatch, Code, buffers, extent, kernarg, name, nearest};
 use logdur_kernel_cache::{Kernarg, LdsPointers, PacketFacts};
-pub(crate) use replays::LoadedVariant;
+pub(crate) use replays::{LoadedVariant, WHOLE};
 
 use crate::contents::{Around, Contents};
 use crate::device::{self, CodePlace, Device, Load, Times};
@@ -51,6 +52,8 @@ pub(crate) struct Launch {
     segment: Vec<u8>,
     /// How many workgroups meet at the barrier of the whole grid, where the kernel has one.
     meeting: Option<u32>,
+    /// True for the grid that the application had.
+    has_own_grid: bool,
     /// The code object that runs instead of the application's, and where it came from.
     pub(crate) replaced: Option<(Id, String)>,
     /// Its kernel.
@@ -87,14 +90,16 @@ pub(crate) struct LoadedDispatch<'c> {
     arguments: Vec<Range<u64>>,
     /// What is added to the addresses of each other code object that the dispatch leads to.
     called: Vec<LoadBias>,
-    /// Other code that is loaded: the addresses of kernels.
-    others: HashMap<Id, Placed>,
+    /// Other code that is loaded, by its hash and that of the code whose variables it uses: what is added to its addresses.
+    others: HashMap<(Id, Id), LoadBias>,
     /// What variables of other code are at the beginning of a launch, by address: those that the application does not have.
     own_variables: Vec<(Placed, Vec<u8>)>,
     /// What is known of the stores of the application's own kernel.
     stores: Stores,
     /// Other bytes in the memory before the kernel. Replays are compared with each other then.
     filled: Option<Filled>,
+    /// True if the capture has no memory afterwards, and that of the first replay of the application's own kernel takes its place.
+    pub(crate) by_replay: bool,
     /// Why a result says less than it could, one line each.
     pub(crate) qualified: Vec<String>,
 }
@@ -183,6 +188,7 @@ impl<'c> LoadedDispatch<'c> {
             own_variables: Vec::new(),
             stores: Stores::default(),
             filled: None,
+            by_replay: false,
             qualified,
         };
         loaded.protect(&captured.original, own, captured.kernel_object)?;
@@ -194,7 +200,7 @@ impl<'c> LoadedDispatch<'c> {
         if let Some((_, other, object)) = own_data {
             // Other modules are where they were: the check of its variables' addresses.
             bound(captured, own, &other, loaded.relocations.is_empty())?;
-            loaded.others.insert(other.code.id, object);
+            loaded.others.insert((other.code.id, captured.original.id), bias_of(&other.code, object));
             loaded.protect(&other.code, object, object.0)?;
         }
         Ok(loaded)
@@ -260,7 +266,12 @@ impl<'c> LoadedDispatch<'c> {
 
     /// How a launch is judged, in at least so many replays.
     pub(crate) fn plan(&self, own: &Launch, launch: &Launch, repetitions: u32) -> Plan {
-        let judged = if launch.is_like(own) { Judged::Own } else { Judged::Other };
+        self.plan_of(launch.is_like(own), repetitions)
+    }
+
+    /// The same for what is the application's own, or not.
+    pub(crate) fn plan_of(&self, is_own: bool, repetitions: u32) -> Plan {
+        let judged = if is_own { Judged::Own } else { Judged::Other };
         Plan { judged, repetitions: repetitions as usize, mask_limit: self.mask_limit }
     }
 
@@ -281,8 +292,22 @@ impl<'c> LoadedDispatch<'c> {
     /// When the kernel does not allow the geometry, when another one may not take its place, or when it needs what replays
     /// do not have.
     pub(crate) fn launch(&mut self, variant: &Variant) -> Result<Launch> {
-        let captured = self.captured;
-        let mut packet = captured.packet();
+        self.launch_of(self.captured, self.own, self.captured.dispatch, variant)
+    }
+
+    /// The same for a dispatch of another kernel that is loaded at `own`. `captured` is any dispatch of that kernel.
+    ///
+    /// # Errors
+    /// As for [`LoadedDispatch::launch`].
+    pub(crate) fn launch_of(
+        &mut self,
+        captured: &CapturedDispatch<'_>,
+        own: Placed,
+        dispatch: &Dispatch,
+        variant: &Variant,
+    ) -> Result<Launch> {
+        let mut packet = logdur_captured::packet(dispatch);
+        let own_grid = packet.grid_size();
         if packet.packet_type() != PacketType::KernelDispatch {
             return Err(ReplayError::Unsupported(format!("a packet that is no dispatch: {:?}", packet.packet_type())));
         }
@@ -309,7 +334,7 @@ impl<'c> LoadedDispatch<'c> {
         };
         let in_memory = |address: u64| self.areas.iter().any(|area| area.captured.contains(&address));
         let other_geometry = variant.geometry.is_other();
-        let mut segment = kernarg::restored(&captured.dispatch.kernarg, interface, &facts, other_geometry, in_memory)?;
+        let mut segment = kernarg::restored(&dispatch.kernarg, interface, &facts, other_geometry, in_memory)?;
         variant.geometry.has_room(&packet, interface, &segment)?;
         match &other {
             Some(other) => {
@@ -321,27 +346,28 @@ impl<'c> LoadedDispatch<'c> {
                 if let Kernarg::Relaid(layout) = &other.swap.kernarg {
                     segment = layout.lay(&segment, &facts);
                 }
-                let object = self.load(other)?;
-                let own = &other.swap.binding.own;
+                let object = self.load(captured, own, other)?;
+                let own_names = &other.swap.binding.own;
                 let is_captured = captured.own_data.is_some() && captured.is_what_ran(&other.code);
-                if !own.is_empty() && !is_captured {
-                    let (names, place) = (own.join(", "), &other.place);
+                if !own_names.is_empty() && !is_captured {
+                    let (names, place) = (own_names.join(", "), &other.place);
                     self.qualify(format!("{place}: its own variables ({names}) are as in its file before each replay"));
                 }
                 packet.set_kernel(object.0, sizes.private, sizes.group);
             }
-            None => packet.set_kernel(self.own.0, facts.private, facts.group),
+            None => packet.set_kernel(own.0, facts.private, facts.group),
         }
         self.relocations.forward(0, &mut segment);
-        let runs = other.as_ref().map_or(&captured.original, |other| &other.code);
+        let runs = other.as_ref().map_or(&*captured.original, |other| &other.code);
         self.refuse_descriptors(runs)?;
         let meeting = (facts.cooperative && self.meets(runs)?).then(|| workgroups(&facts));
         let replaced = other.as_ref().map(|other| (other.code.id, other.place.clone()));
-        Ok(Launch { packet, segment, meeting, replaced, other: other.map(|other| other.code) })
+        let has_own_grid = packet.grid_size() == own_grid;
+        Ok(Launch { packet, segment, meeting, has_own_grid, replaced, other: other.map(|other| other.code) })
     }
 
     /// Says why a result proves less, once.
-    fn qualify(&mut self, why: String) {
+    pub(crate) fn qualify(&mut self, why: String) {
         if !self.qualified.contains(&why) {
             self.qualified.push(why);
         }
@@ -372,18 +398,27 @@ impl<'c> LoadedDispatch<'c> {
         }
     }
 
-    /// Loads other code, once. Its variables are those of the application's code.
-    fn load(&mut self, other: &Other) -> Result<Placed> {
-        if let Some(object) = self.others.get(&other.code.id) {
-            return Ok(*object);
+    /// Loads other code, once. Its variables are those of the code of the application's kernel, which is at `own`.
+    fn load(&mut self, captured: &CapturedDispatch<'_>, own: Placed, other: &Other) -> Result<Placed> {
+        let key = (other.code.id, captured.original.id);
+        if let (Some(bias), Some(descriptor)) = (self.others.get(&key), other.code.kernel.descriptor) {
+            self.device.has_instructions(&other.code)?;
+            return Ok(bias.placed(descriptor.address));
         }
-        let bound = bound(self.captured, self.own, other, self.relocations.is_empty())?;
+        let data_of = |captured: &CapturedDispatch<'_>| captured.own_data.as_ref().map(|own| own.loaded.base);
+        if data_of(captured) != data_of(self.captured) && captured.is_what_ran(&other.code) {
+            return Err(ReplayError::Unsupported(format!(
+                "{}: in a region, a kernel that ran in the place of the application's and has variables of its own, {}",
+                captured.original.kernel.name, other.place
+            )));
+        }
+        let bound = bound(captured, own, other, self.relocations.is_empty())?;
         let object = self.device.load(Load::Kernel(&bound))?;
         if !other.swap.binding.own.is_empty() {
             let descriptor = other.code.kernel.descriptor.map_or(0, |descriptor| descriptor.address);
             self.own_variables.extend(own_variables(other, LoadBias::of(object, descriptor))?);
         }
-        self.others.insert(other.code.id, object);
+        self.others.insert(key, bias_of(&other.code, object));
         self.protect(&other.code, object, object.0)?;
         Ok(object)
     }
@@ -421,10 +456,26 @@ impl<'c> LoadedDispatch<'c> {
     /// # Errors
     /// A fault, by the buffer that is nearest; a kernel that does not end. The device is of no use then.
     pub(crate) fn run(&mut self, launch: &Launch) -> Result<Times> {
-        self.put_arguments(launch)?;
+        self.put_own_variables()?;
+        self.run_on(launch)
+    }
+
+    /// Puts variables that the application does not have back to what they are when their code is loaded.
+    ///
+    /// # Errors
+    /// When the device cannot be written to.
+    pub(crate) fn put_own_variables(&self) -> Result<()> {
         let own: Vec<(Placed, &[u8])> = self.own_variables.iter().map(|(at, bytes)| (*at, &**bytes)).collect();
         // SAFETY: variables of code that is loaded, and no kernel runs.
-        unsafe { self.device.write(&own) }?;
+        unsafe { self.device.write(&own) }
+    }
+
+    /// Runs a launch behind others: also the variables are as they are.
+    ///
+    /// # Errors
+    /// As for [`LoadedDispatch::run`].
+    pub(crate) fn run_on(&mut self, launch: &Launch) -> Result<Times> {
+        self.put_arguments(launch)?;
         let mut packet = launch.packet;
         packet.set_kernarg_address(self.kernarg.0.0);
         launch.meeting.map_or(Ok(()), |workgroups| self.device.meet(workgroups))?;
@@ -436,7 +487,7 @@ impl<'c> LoadedDispatch<'c> {
                 fault.nearest = address.and_then(|address| nearest(&self.buffers, address));
                 let scope = self.captured.dispatch.scope;
                 // Another kernel, or another grid, may be what is wrong.
-                let is_own = launch.other.is_none() && launch.packet.grid_size() == self.captured.packet().grid_size();
+                let is_own = launch.other.is_none() && launch.has_own_grid;
                 let is_captured = |at| self.captured.before.ranges().iter().any(|range| range.contains(&at));
                 let leaves_out = scope != Scope::All && is_own && !address.is_some_and(is_captured);
                 if leaves_out { ReplayError::LeftOut { fault, scope } } else { ReplayError::Fault(fault) }
@@ -526,6 +577,11 @@ fn whole_pages<'r>(ranges: impl Iterator<Item = &'r Range<u64>>) -> Vec<Range<u6
         touches
     });
     pages
+}
+
+/// What is added to the addresses of code whose kernel is at an address for packets.
+fn bias_of(code: &Code, object: Placed) -> LoadBias {
+    LoadBias::of(object, code.kernel.descriptor.map_or(0, |descriptor| descriptor.address))
 }
 
 /// Workgroups of a dispatch.

@@ -10,7 +10,7 @@ use crate::placed::Pages;
 
 /// Memory of a dispatch that is looked at as a whole after every replay. Of more, after the first replays of each kernel; then
 /// only what is known to change.
-const WHOLE: u64 = 64 << 20;
+pub(crate) const WHOLE: u64 = 64 << 20;
 
 /// Replays on a stage.
 pub(crate) struct LoadedVariant<'s, 'c> {
@@ -49,11 +49,12 @@ impl<'s, 'c> LoadedVariant<'s, 'c> {
         // Another kernel may not change what the application's own leaves alone.
         let records = looked == 0 && self.other.is_some() && self.loaded.wants_stores();
         if records {
-            self.loaded.device.record(false);
+            self.loaded.record_stores();
         }
         let times = self.loaded.run(launch)?;
         if records {
-            self.loaded.take_stores(launch)?;
+            let captured = self.loaded.captured;
+            self.loaded.take_stores(&[launch.other.as_ref().unwrap_or(&captured.original)])?;
         }
         let (all, _) = self.loaded.bytes();
         let looks = self.looked.get_mut(looked);

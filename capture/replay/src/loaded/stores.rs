@@ -1,8 +1,8 @@
 //! What is known of the stores of the application's own kernel: which bytes it stored in a replay, or how wide they are at least.
 
-use logdur_captured::Code;
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::Buffer;
+use logdur_captured::{Called, Code};
 
 use super::{Launch, LoadedDispatch};
 use crate::accesses::Accesses;
@@ -26,7 +26,7 @@ pub(super) enum Stores {
 
 impl LoadedDispatch<'_> {
     /// True when stores of the application's own kernel are still to be looked at.
-    pub(super) fn wants_stores(&self) -> bool {
+    pub(crate) fn wants_stores(&self) -> bool {
         matches!(self.stores, Stores::Unknown)
     }
 
@@ -35,11 +35,22 @@ impl LoadedDispatch<'_> {
         matches!(self.stores, Stores::Seen(_))
     }
 
-    /// Takes what the device has recorded of a launch of the application's own kernel, else looks at its code.
-    pub(super) fn take_stores(&mut self, own: &Launch) -> Result<()> {
+    /// Has the device record what the next launches store, if it can.
+    pub(crate) fn record_stores(&mut self) {
+        self.device.record(false);
+    }
+
+    /// Takes what the device has recorded of launches of the application's own kernels, else looks at their code.
+    pub(crate) fn take_stores(&mut self, own: &[&Code]) -> Result<()> {
         self.stores = match self.device.recorded() {
             Some(accesses) => Stores::Seen(accesses),
-            None => Stores::Words(self.narrowest_store(own)?),
+            None => {
+                let mut narrowest = usize::MAX;
+                for code in own {
+                    narrowest = narrowest.min(self.narrowest_store(code)?);
+                }
+                Stores::Words(narrowest)
+            }
         };
         Ok(())
     }
@@ -124,10 +135,13 @@ impl LoadedDispatch<'_> {
     }
 
     /// The fewest bytes that a store of a kernel has. Of code that is called by address it is not known.
-    fn narrowest_store(&self, own: &Launch) -> Result<usize> {
-        let (code, _) = self.code(own);
+    fn narrowest_store(&self, code: &Code) -> Result<usize> {
+        let is_companions = |called: &Called| {
+            let mut companions = self.captured.companions.iter().filter_map(|companion| companion.loaded);
+            companions.any(|loaded| *loaded == called.loaded)
+        };
         match logdur_captured::processor(&self.device.description().isa).parse() {
-            Ok(arch) if self.called.is_empty() => {
+            Ok(arch) if self.captured.called().iter().all(is_companions) => {
                 Ok(amdgpu_listing::narrowest_store(&code.bytes, arch, &code.kernel.name)?.into())
             }
             _ => Ok(1),

@@ -2,6 +2,7 @@
 
 mod passes;
 mod pmc;
+mod region;
 mod show;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use crate::captured::share;
 use crate::find;
 use crate::headings;
 use crate::output::lines;
+use crate::region::RegionArgs;
 use crate::worker::{self, TargetArgs, VariantArgs};
 
 /// Runs that count, unless a target says when it is enough.
@@ -39,6 +41,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
+    region: RegionArgs,
+    #[command(flatten)]
     variant: VariantArgs,
     /// Runs that count; with --target-ci, at most [default: 30, or 2000 with --target-ci].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = headings::MEASUREMENT)]
@@ -47,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 3, help_heading = headings::MEASUREMENT)]
     warm_up: u32,
     /// Stop when half of the 95 % confidence interval of the median is at most this part of the median, like 1%.
-    #[arg(long, value_name = "P%", value_parser = share, help_heading = headings::MEASUREMENT)]
+    #[arg(long, value_name = "P%", value_parser = share, conflicts_with = "region", help_heading = headings::MEASUREMENT)]
     target_ci: Option<f64>,
     /// What is restored between runs: the memory that the kernel changes, all captured memory, or nothing.
     #[arg(long, value_name = "dirty|full|none", default_value = "dirty", value_parser = str::parse::<Restore>, help_heading = headings::MEASUREMENT)]
@@ -57,11 +61,11 @@ pub(crate) struct Options {
     cache_state: CacheState,
     /// Measure the kernels of two files in alternation, and report the faster one. `captured` means the kernel that ran,
     /// `original` the application's own.
-    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache"], help_heading = headings::VARIANT)]
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["hsaco", "cache", "region"], help_heading = headings::VARIANT)]
     compare: Option<Vec<PathBuf>>,
     /// Count with the counters of the hardware, too, by their names in rocprofiler-sdk: rocprofv3 runs replays, in as many passes as the
     /// counters need. On the emulated GPU, those are counted that it has exactly.
-    #[arg(long, value_name = "COUNTER", value_delimiter = ',', value_parser = pmc::name, help_heading = headings::MEASUREMENT)]
+    #[arg(long, value_name = "COUNTER", value_delimiter = ',', value_parser = pmc::name, conflicts_with = "region", help_heading = headings::MEASUREMENT)]
     pmc: Vec<String>,
     /// Launches of each pass that count.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), requires = "pmc", help_heading = headings::MEASUREMENT)]
@@ -79,10 +83,13 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read, or this program not be started again; when a counter is not known.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    if options.target.is_emulated() {
+    if options.region.asked().is_some() {
+        return region::run(options);
+    }
+    if options.target.device.is_emulated() {
         pmc::check(&options.pmc)?;
     } else if !options.pmc.is_empty() && options.pass.is_none() {
-        find::profiler(options.target.rocm())?;
+        find::profiler(options.target.device.rocm())?;
     }
     worker::each(&options.target, &options.variant, |captured| measure(options, captured))
 }
@@ -111,9 +118,9 @@ fn measure(options: &Options, captured: &CapturedDispatch<'_>) -> Result<Exit> {
     let counters = pmc::count(captured, &options.target, &of_pass, &options.pmc)?;
     let report = bench::bench(captured, &how)?;
     if options.target.json {
-        lines([show::json(&report, &how, &counters, options.target.attempt).to_string()])?;
+        lines([show::json(&report, &how, &counters, options.target.device.attempt).to_string()])?;
     } else {
-        lines(show::text(&report, &how, &counters, options.target.attempt))?;
+        lines(show::text(&report, &how, &counters, options.target.device.attempt))?;
     }
     let ended = if options.no_verify { Exit::Success } else { show::status(&report) };
     if ended != Exit::Success || options.pmc.is_empty() {

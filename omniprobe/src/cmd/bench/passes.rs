@@ -87,10 +87,10 @@ pub(super) fn count(
     how: &Options,
     names: &[String],
 ) -> Result<Counters> {
-    let profiler = find::profiler(target.rocm())?;
+    let profiler = find::profiler(target.device.rocm())?;
     let launches = bench::before_counted(how) + how.repetitions;
     let limit = SLACK + how.setup.limit.unwrap_or(LAUNCH) * launches;
-    let mut collector = Collector { profiler: &profiler, rocm: target.rocm(), captured, how, limit, passes: 0 };
+    let mut collector = Collector { profiler: &profiler, rocm: target.device.rocm(), captured, how, limit, passes: 0 };
     let sides = (0..how.variants.len()).map(|side| collector.side(side, names)).collect::<Result<_>>()?;
     Ok(Counters { sides, passes: Some(collector.passes), qualified: Vec::new() })
 }

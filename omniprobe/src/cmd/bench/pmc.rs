@@ -82,7 +82,7 @@ pub(super) fn count(
     if wanted.is_empty() {
         return Ok(Counters { sides: vec![Vec::new(); how.variants.len()], passes: None, qualified: Vec::new() });
     }
-    if !target.is_emulated() {
+    if !target.device.is_emulated() {
         return passes::count(captured, target, how, &wanted);
     }
     let (mut sides, mut qualified) = (Vec::new(), Vec::new());

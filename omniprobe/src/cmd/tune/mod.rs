@@ -122,7 +122,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     });
     let reader = options.target.captured.open()?;
     let dispatch = options.target.captured.one(&reader)?;
-    options.target.tell_runtime(&options.target.environment()?, &reader, &[dispatch])?;
+    options.target.device.tell_runtime(&options.target.device.environment()?, &reader, [dispatch])?;
     let captured = taken(&reader, dispatch)?;
     let subject = Subject::of(&captured);
     let space = options.space(&subject)?;

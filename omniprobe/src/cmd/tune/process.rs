@@ -147,7 +147,7 @@ impl Server {
     /// # Errors
     /// When this program cannot be started again.
     fn start(target: &TargetArgs, environment: &Environment, dispatch: u64, attempt: u32) -> Result<Server> {
-        let mut command = target.command(environment, dispatch, attempt)?;
+        let mut command = target.device.command(environment, dispatch, attempt)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("starting the process of trials")?;
         let requests = child.stdin.take().context("its standard input")?;
@@ -230,7 +230,7 @@ impl<'a> Processes<'a> {
     /// # Errors
     /// What keeps the dispatch from being replayed.
     pub(super) fn start(target: &'a TargetArgs, captured: &CapturedDispatch<'_>) -> Result<Processes<'a>> {
-        let (environment, limit) = (target.environment()?, captured.limit(target.setup().limit, true));
+        let (environment, limit) = (target.device.environment()?, captured.limit(target.setup().limit, true));
         let dispatch = captured.dispatch.id;
         let (emulated, qualified, masked) = (false, Vec::new(), Vec::new());
         let mut processes =
@@ -241,7 +241,7 @@ impl<'a> Processes<'a> {
 
     /// Starts a process, and waits until it has the memory on the device.
     fn renew(&mut self) -> Result<()> {
-        for attempt in self.target.attempts() {
+        for attempt in self.target.device.attempts() {
             let mut server = Server::start(self.target, &self.environment, self.dispatch, attempt)?;
             match server.answer(SLACK) {
                 Ok(Answer::Ready { emulated, qualified }) => {
@@ -249,7 +249,7 @@ impl<'a> Processes<'a> {
                     self.server = Some(server);
                     return Ok(());
                 }
-                Ok(Answer::NotReady(Exit::Placement, _)) if attempt != *self.target.attempts().end() => {}
+                Ok(Answer::NotReady(Exit::Placement, _)) if attempt != *self.target.device.attempts().end() => {}
                 Ok(Answer::NotReady(exit, text)) => return Err(Failure { exit, text }.into()),
                 Ok(Answer::Done(..) | Answer::Last(_)) => bail!("the process of trials answered before it was asked"),
                 Err(error) => bail!("the process of trials: {error}: {}", server.end()),

@@ -1,5 +1,6 @@
 //! `omniprobe verify`: captured dispatches run again, alone, and each repetition is compared.
 
+mod region;
 mod show;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use omniprobe_exit::Exit;
 
 use crate::headings;
 use crate::output::lines;
+use crate::region::RegionArgs;
 use crate::worker::{self, TargetArgs, VariantArgs};
 
 /// How dispatches are replayed.
@@ -21,12 +23,14 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) target: TargetArgs,
     #[command(flatten)]
+    region: RegionArgs,
+    #[command(flatten)]
     pub(super) variant: VariantArgs,
     /// How often each dispatch runs.
     #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..), help_heading = headings::REPLAY)]
     pub(super) repetitions: u32,
     /// Write the buffers that the first repetition changed into this folder.
-    #[arg(long, value_name = "DIR", help_heading = headings::GENERAL)]
+    #[arg(long, value_name = "DIR", conflicts_with = "region", help_heading = headings::GENERAL)]
     save_output: Option<PathBuf>,
     /// A qualified PASS is no success: status 9.
     #[arg(long, help_heading = headings::COMPARISON)]
@@ -38,14 +42,25 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read, or this program not be started again.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::each(&options.target, &options.variant, |captured| replay(options, options.repetitions, captured))
+    with(options, options.repetitions)
+}
+
+/// Replays dispatches, or a region, and compares so many repetitions.
+///
+/// # Errors
+/// As for [`run`].
+pub(super) fn with(options: &Options, verified: u32) -> Result<Exit> {
+    if options.region.asked().is_some() {
+        return region::run(options, verified);
+    }
+    worker::each(&options.target, &options.variant, |captured| replay(options, verified, captured))
 }
 
 /// Replays a dispatch, and compares so many repetitions.
 ///
 /// # Errors
 /// When it cannot be replayed, or the result not be printed.
-pub(super) fn replay(options: &Options, verified: u32, captured: &CapturedDispatch<'_>) -> Result<Exit> {
+fn replay(options: &Options, verified: u32, captured: &CapturedDispatch<'_>) -> Result<Exit> {
     let how = logdur_replay::Options {
         repetitions: options.repetitions,
         verified,
@@ -56,9 +71,9 @@ pub(super) fn replay(options: &Options, verified: u32, captured: &CapturedDispat
     let report = logdur_replay::replay(captured, &how)?;
     let status = status(&report, options.strict);
     if options.target.json {
-        lines([show::json(&report, options.target.attempt, status).to_string()])?;
+        lines([show::json(&report, options.target.device.attempt, status).to_string()])?;
     } else {
-        lines(show::text(&report, options.target.attempt, options.variant.folders()))?;
+        lines(show::text(&report, options.target.device.attempt, options.variant.folders()))?;
     }
     Ok(status)
 }

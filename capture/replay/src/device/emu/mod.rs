@@ -294,6 +294,10 @@ impl Device for Emulated {
         self.place(code, &loaded, base)
     }
 
+    fn has_instructions(&self, code: &Code) -> Result<()> {
+        self.has_all(code)
+    }
+
     fn release_reservations(&mut self) {}
 
     fn kernarg(&mut self, bytes: usize) -> Result<Placed> {

@@ -1,8 +1,11 @@
 //! `omniprobe info`: what is in a capture.
 
+mod region;
+
 use anyhow::Result;
 use clap::Args;
 use logdur_capture::{Dispatch, End, Placed, Reader};
+use logdur_captured::region::Region;
 use logdur_captured::{CapturedDispatch, lacks, packet, symbol};
 use logdur_system::text;
 use omniprobe_exit::Exit;
@@ -11,12 +14,15 @@ use serde_json::{Value, json};
 use crate::captured::{self, Captured, ending};
 use crate::headings;
 use crate::output::{demangled, lines};
+use crate::region::RegionArgs;
 
 /// What is shown.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
     captured: Captured,
+    #[command(flatten)]
+    region: RegionArgs,
     /// Print one JSON object.
     #[arg(long, help_heading = headings::GENERAL)]
     json: bool,
@@ -28,8 +34,17 @@ pub(crate) struct Options {
 /// When it cannot be read.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let reader = options.captured.open()?;
+    if let Some(region) = options.region.of(&reader)? {
+        options.captured.last_of_region()?;
+        match options.json {
+            true => lines([region::as_json(&reader, &region)?.to_string()])?,
+            false => lines(region::text(&reader, &region)?)?,
+        }
+        return Ok(options.captured.status(&reader, Exit::Success));
+    }
     // A capture without dispatches has a session all the same.
-    let dispatches = if reader.dispatches().is_empty() { Vec::new() } else { options.captured.dispatches(&reader)? };
+    let has_none = reader.dispatches().is_empty();
+    let dispatches = if has_none { Vec::new() } else { options.captured.dispatches(&reader)? };
     let rows = rows(&reader, dispatches);
     if options.json {
         lines([as_json(&reader, &rows).to_string()])?;
@@ -159,6 +174,12 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
         ));
     }
     all.push(format!("{complete} of {} dispatches have all that a replay needs", rows.len() as u64 + lost));
+    for number in Region::numbers(reader) {
+        all.push(match Region::of(reader, Some(number)) {
+            Ok(region) => region::headline(&region),
+            Err(error) => format!("region {number} cannot be replayed: {error}"),
+        });
+    }
     for note in reader.notes() {
         let about = note.dispatch.map_or_else(String::new, |d| format!(" (dispatch {d})"));
         all.push(format!("note {} {}{about}: {}", note.severity, note.code, note.text));
@@ -214,6 +235,6 @@ fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
         "finished": *reader.end() == End::Finished,
         "problems": reader.problems().iter().map(ToString::to_string).collect::<Vec<_>>(),
         "lost_dispatches": reader.lost_dispatches(),
-        "sessions": sessions, "agents": agents, "code_objects": code, "dispatches": dispatches, "notes": notes,
+        "regions": Region::numbers(reader), "sessions": sessions, "agents": agents, "code_objects": code, "dispatches": dispatches, "notes": notes,
     })
 }

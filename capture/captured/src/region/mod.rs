@@ -1,0 +1,323 @@
+//! Captured regions: dispatches, copies and barriers in their order, and the memory that the host changed between them.
+//!
+//! A [`Region`] is the records of one, compared with each other. A [`Part`] is some of its steps, from the beginning or from a checkpoint on.
+//! [`CapturedPart`] has all that a part needs to be replayed: it looks like one dispatch, whose memory is that of all steps, with the others
+//! as its companions.
+
+mod part;
+
+use std::ops::Range;
+
+use logdur_capture::{
+    Allocation, Checkpoint, Completed, Dispatch, Evidence, FramePosition, Placed, Reader, RegionEnd, SnapshotId, Step,
+    StepKind,
+};
+
+use crate::dispatch::symbol;
+use crate::error::{CapturedError, Result};
+
+pub use part::{CapturedPart, PartStep, Work};
+
+/// A region of a capture. Its steps are all there, in their order, and refer to what the capture has.
+#[derive(Debug)]
+pub struct Region<'r> {
+    /// The capture.
+    pub reader: &'r Reader,
+    /// Its first record.
+    pub record: &'r Placed<logdur_capture::Region>,
+    /// Its steps: that of number 1 first.
+    pub steps: Vec<&'r Placed<Step>>,
+    /// The dispatch of each step, if it is one.
+    dispatches: Vec<Option<Placed<Dispatch>>>,
+    /// Where all of its memory is known, in the order of its steps.
+    pub checkpoints: Vec<&'r Placed<Checkpoint>>,
+    /// How it ended; `None` if its process did before.
+    pub end: Option<&'r Placed<RegionEnd>>,
+}
+
+/// Steps of a region that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The number of the first.
+    pub first: u64,
+    /// The number of the last.
+    pub last: u64,
+    /// The memory before the first, of a checkpoint; `None` at the beginning of the region.
+    pub start: Option<SnapshotId>,
+    /// The memory after the last, if the capture has it.
+    pub reference: Option<SnapshotId>,
+}
+
+impl Part {
+    /// Its steps, in words.
+    pub fn steps(&self) -> String {
+        if self.first == self.last {
+            format!("step {}", self.first)
+        } else {
+            format!("steps {} to {}", self.first, self.last)
+        }
+    }
+}
+
+/// Finds what is wrong with the records of a region.
+struct Check<'r> {
+    reader: &'r Reader,
+    region: u64,
+}
+
+impl Check<'_> {
+    fn wrong(&self, why: String) -> CapturedError {
+        CapturedError::Region { region: self.region, why }
+    }
+
+    /// The steps have the numbers 1, 2, 3, … in the order in which they are written.
+    fn is_next(&self, step: &Step, number: u64) -> Result<()> {
+        if step.sequence == number {
+            return Ok(());
+        }
+        Err(self.wrong(format!(
+            "expected step {number}, found step {}: steps are lost, or not in their order",
+            step.sequence
+        )))
+    }
+
+    fn has_snapshot(&self, what: &str, id: SnapshotId) -> Result<()> {
+        let snapshots = &self.reader.records().snapshots;
+        let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.id == id) else {
+            return Err(self.wrong(format!("{what}: snapshot {} is not in the capture", id.0)));
+        };
+        match snapshot.parent {
+            None => Ok(()),
+            Some(parent) => {
+                Err(self.wrong(format!("{what}: expected snapshot {} without a parent, found {}", id.0, parent.0)))
+            }
+        }
+    }
+
+    fn step(&self, step: &Step) -> Result<()> {
+        let name = format!("step {}", step.sequence);
+        step.delta.map_or(Ok(()), |delta| self.has_snapshot(&name, delta))?;
+        match (step.kind, &step.dispatch) {
+            (StepKind::Dispatch, None) => Err(self.wrong(format!("{name}: expected its dispatch, found none"))),
+            (StepKind::Dispatch, Some(dispatch)) => {
+                let symbol = symbol(self.reader, dispatch);
+                let has_code = self.reader.records().code_objects.iter().any(|code| code.id == dispatch.code_object);
+                match () {
+                    () if symbol.is_empty() => {
+                        Err(self.wrong(format!("{name}: kernel {} is not in the capture", dispatch.kernel)))
+                    }
+                    () if !dispatch.code_object.is_none() && !has_code => Err(self.wrong(format!(
+                        "{name}: code object {} of {symbol} is not in the capture",
+                        dispatch.code_object
+                    ))),
+                    () => Ok(()),
+                }
+            }
+            (StepKind::Copy | StepKind::Fill, _) => {
+                let ends = [step.to, step.from].map(|at| at.checked_add(step.bytes));
+                if ends.contains(&None) {
+                    return Err(self.wrong(format!("{name}: {} bytes at {:#x} have no end", step.bytes, step.to)));
+                }
+                Ok(())
+            }
+            (StepKind::Barrier | StepKind::Vendor, _) => Ok(()),
+            (StepKind::Other(number), _) => {
+                Err(CapturedError::Unsupported(format!("region {}: {name} is of kind {number}", self.region)))
+            }
+        }
+    }
+
+    /// What a step has waited for was before it.
+    fn waits(&self, step: &Step, steps: &[&Placed<Step>]) -> Result<()> {
+        for &Completed { queue, index } in &step.waited {
+            let is_waited_for = |other: &&&Placed<Step>| {
+                other.queue == queue && has_packet(other) && other.index < index && other.sequence >= step.sequence
+            };
+            if let Some(later) = steps.iter().find(is_waited_for) {
+                return Err(self.wrong(format!(
+                    "step {} has waited for step {}, which is not before it",
+                    step.sequence, later.sequence
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True for steps that are packets of a queue.
+fn has_packet(step: &Step) -> bool {
+    matches!(step.kind, StepKind::Dispatch | StepKind::Barrier | StepKind::Vendor)
+}
+
+impl<'r> Region<'r> {
+    /// The numbers of the regions of a capture.
+    pub fn numbers(reader: &Reader) -> Vec<u64> {
+        reader.records().regions.iter().map(|region| region.id).collect()
+    }
+
+    /// The region of a number, or the only one.
+    ///
+    /// # Errors
+    /// When there is no such region, or several and none is asked for; when records of it are lost, contradict each other, or refer to what
+    /// the capture does not have.
+    pub fn of(reader: &'r Reader, number: Option<u64>) -> Result<Region<'r>> {
+        let records = reader.records();
+        let all: Vec<&Placed<logdur_capture::Region>> =
+            records.regions.iter().filter(|region| number.is_none_or(|number| region.id == number)).collect();
+        let [record] = all.as_slice() else {
+            let numbers: Vec<String> = Region::numbers(reader).iter().map(ToString::to_string).collect();
+            let found = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
+            let expected = match number {
+                Some(number) => format!("a region with the number {number}"),
+                None => "one region, or the number of one (--region N)".to_owned(),
+            };
+            return Err(CapturedError::Usage { what: reader.path().display().to_string(), expected, found });
+        };
+        let check = Check { reader, region: record.id };
+        let steps: Vec<&Placed<Step>> = records.steps.iter().filter(|step| step.region == record.id).collect();
+        for (number, step) in (1..).zip(&steps) {
+            check.is_next(step, number)?;
+            check.step(step)?;
+        }
+        for step in &steps {
+            check.waits(step, &steps)?;
+        }
+        let count = steps.len() as u64;
+        let checkpoints: Vec<&Placed<Checkpoint>> =
+            records.checkpoints.iter().filter(|checkpoint| checkpoint.region == record.id).collect();
+        let mut last = 0;
+        for checkpoint in &checkpoints {
+            let name = format!("the checkpoint after step {}", checkpoint.sequence);
+            if checkpoint.sequence <= last || checkpoint.sequence > count {
+                return Err(check.wrong(format!("{name}: expected a step from {} to {count}", last + 1)));
+            }
+            last = checkpoint.sequence;
+            check.has_snapshot(&name, checkpoint.snapshot)?;
+        }
+        let end = records.region_ends.iter().find(|end| end.region == record.id);
+        if let Some(end) = end {
+            if end.steps != count {
+                return Err(check.wrong(format!("expected {} steps, found {count}", end.steps)));
+            }
+            end.after.map_or(Ok(()), |after| check.has_snapshot("the end", after))?;
+        }
+        let dispatch = |step: &&Placed<Step>| {
+            step.dispatch.as_ref().map(|dispatch| Placed { place: step.place, value: dispatch.clone() })
+        };
+        let dispatches: Vec<Option<Placed<Dispatch>>> = steps.iter().map(dispatch).collect();
+        let region = Region { reader, record, steps, dispatches, checkpoints, end };
+        if region.dispatches().next().is_none() {
+            return Err(CapturedError::Unsupported(format!("region {} has no dispatch", record.id)));
+        }
+        Ok(region)
+    }
+
+    /// The dispatches with the numbers of their steps.
+    pub fn dispatches(&self) -> impl Iterator<Item = (u64, &Placed<Dispatch>)> {
+        (1..).zip(&self.dispatches).filter_map(|(number, dispatch)| Some((number, dispatch.as_ref()?)))
+    }
+
+    /// The dispatch of a step.
+    fn dispatch_of(&self, step: u64) -> Option<&Placed<Dispatch>> {
+        self.dispatches.get((step as usize).checked_sub(1)?)?.as_ref()
+    }
+
+    /// The number of the last step.
+    pub fn count(&self) -> u64 {
+        self.steps.len() as u64
+    }
+
+    /// All steps.
+    pub fn whole(&self) -> Part {
+        Part { first: 1, last: self.count(), start: None, reference: self.reference(self.count()) }
+    }
+
+    /// The memory after a step, if the capture has it.
+    fn reference(&self, step: u64) -> Option<SnapshotId> {
+        let at_end = self.end.filter(|_| step == self.count()).and_then(|end| end.after);
+        let checkpoint = || self.checkpoints.iter().find(|checkpoint| checkpoint.sequence == step);
+        at_end.or_else(|| checkpoint().map(|checkpoint| checkpoint.snapshot))
+    }
+
+    /// The parts between checkpoints. Each has a dispatch.
+    pub fn parts(&self) -> Vec<Part> {
+        let has_dispatch =
+            |steps: Range<u64>| self.dispatches().any(|(step, _)| steps.start < step && step <= steps.end);
+        let (mut parts, mut before, mut start) = (Vec::new(), 0, None);
+        for checkpoint in &self.checkpoints {
+            let rest = checkpoint.sequence..self.count();
+            if has_dispatch(before..checkpoint.sequence) && has_dispatch(rest) {
+                let reference = Some(checkpoint.snapshot);
+                parts.push(Part { first: before + 1, last: checkpoint.sequence, start, reference });
+                (before, start) = (checkpoint.sequence, reference);
+            }
+        }
+        parts.push(Part { first: before + 1, last: self.count(), start, reference: self.reference(self.count()) });
+        parts
+    }
+
+    /// The part that ends with a dispatch of a number, from the nearest checkpoint before it on.
+    ///
+    /// # Errors
+    /// When the region has no such dispatch.
+    pub fn until(&self, dispatch: u64) -> Result<Part> {
+        let found = self.dispatches().find(|(_, found)| found.id == dispatch);
+        let Some((last, _)) = found else {
+            let ids: Vec<u64> = self.dispatches().map(|(_, dispatch)| dispatch.id).collect();
+            let (first, end) = (ids.iter().min().unwrap_or(&0), ids.iter().max().unwrap_or(&0));
+            return Err(CapturedError::Usage {
+                what: format!("region {}", self.record.id),
+                expected: format!("a dispatch of it, from {first} to {end}"),
+                found: dispatch.to_string(),
+            });
+        };
+        let at = self.checkpoints.iter().rfind(|checkpoint| checkpoint.sequence < last);
+        Ok(Part {
+            first: at.map_or(1, |at| at.sequence + 1),
+            last,
+            start: at.map(|at| at.snapshot),
+            reference: self.reference(last),
+        })
+    }
+
+    /// Why results of the region say less than they could, one line each.
+    pub fn qualified(&self) -> Vec<String> {
+        let id = self.record.id;
+        let mut all = Vec::new();
+        match self.end {
+            None => all.push(format!("region {id} has no end: its process ended, or still runs")),
+            Some(end) if !end.is_complete => {
+                let why = if end.reason.is_empty() { "the capture does not say why" } else { &end.reason };
+                all.push(format!("region {id} is not complete: {why}"));
+            }
+            Some(_) => {}
+        }
+        let either: Vec<u64> = self
+            .steps
+            .iter()
+            .filter(|step| step.delta.is_some() && !matches!(step.evidence, Evidence::Idle | Evidence::Page))
+            .map(|step| step.sequence)
+            .collect();
+        if let Some(first) = either.first() {
+            all.push(format!(
+                "what the host changed before {} steps, the first of them {first}, may hold bytes that a GPU wrote",
+                either.len()
+            ));
+        }
+        all
+    }
+
+    /// The allocations that there are at one of some steps, by address.
+    fn allocations(&self, steps: &[&'r Placed<Step>]) -> Vec<&'r Placed<Allocation>> {
+        let Some(first) = steps.first() else { return Vec::new() };
+        let last = steps.last().map_or(FramePosition::default(), |step| step.place);
+        let mut all = self.reader.allocations_at(first.place);
+        let later = self.reader.records().allocations.iter();
+        all.extend(later.filter(|a| first.place < a.place && a.place < last));
+        all.sort_by_key(|a| (a.base, a.place));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

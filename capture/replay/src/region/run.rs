@@ -1,0 +1,277 @@
+//! Runs the steps of a part on a device.
+
+use std::time::Instant;
+
+use logdur_captured::Code;
+use logdur_captured::region::{CapturedPart, PartStep, Work};
+use logdur_captured::verify::{BufferReport, Judged, Score};
+
+use super::{Launched, PartTimes, Replaced, mask_limit};
+use crate::error::{ReplayError, Result};
+use crate::judge::Replays;
+use crate::loaded::{COMPARED, Launch, LoadedDispatch, Variant, WHOLE};
+use crate::placed::{Pages, Placed, PlacedRange};
+use crate::setup::Setup;
+
+/// A part on a device, ready to be run repeatedly.
+pub(super) struct LoadedPart<'c> {
+    pub(super) part: &'c CapturedPart<'c>,
+    /// Its memory and its code.
+    pub(super) loaded: LoadedDispatch<'c>,
+    /// The share of what is written that may be masked.
+    pub(super) mask_limit: f64,
+    /// Where each kernel is.
+    kernels: Vec<Placed>,
+    /// Where the memory is that is written before each step.
+    deltas: Vec<Vec<PlacedRange>>,
+}
+
+/// The launches of a part: with the application's kernels, or with others.
+pub(super) struct Side {
+    /// Of each step, if it is a dispatch.
+    launches: Vec<Option<Launch>>,
+    /// The kernels that are others.
+    pub(super) replaced: Vec<Replaced>,
+}
+
+impl Side {
+    /// True when the same code runs.
+    pub(super) fn is_like(&self, other: &Side) -> bool {
+        let is_like = |pair: (&Option<Launch>, &Option<Launch>)| match pair {
+            (Some(a), Some(b)) => a.is_like(b),
+            (None, None) => true,
+            _ => false,
+        };
+        self.launches.iter().zip(&other.launches).all(is_like)
+    }
+}
+
+/// What is called behind each step: the step's number among those of the part.
+type Each<'e, 'c> = &'e mut dyn FnMut(&mut LoadedDispatch<'c>, usize, Option<u64>) -> Result<()>;
+
+impl<'c> LoadedPart<'c> {
+    /// Puts code and memory on a device.
+    ///
+    /// # Errors
+    /// What keeps the part from being replayed.
+    pub(super) fn set(part: &'c CapturedPart<'c>, setup: &Setup) -> Result<LoadedPart<'c>> {
+        let mut loaded = LoadedDispatch::set(&part.captured, setup)?;
+        let kernels = part.kernels.iter().map(|kernel| loaded.kernel_of(kernel)).collect::<Result<Vec<Placed>>>()?;
+        let areas = |step: &PartStep<'_>| step.delta.as_ref().map_or_else(Vec::new, |delta| loaded.areas_of(delta));
+        let mut deltas: Vec<Vec<PlacedRange>> = part.steps.iter().map(areas).collect();
+        // It is what the memory begins with.
+        deltas.first_mut().into_iter().for_each(Vec::clear);
+        Ok(LoadedPart { part, loaded, mask_limit: mask_limit(setup), kernels, deltas })
+    }
+
+    /// True if the capture does not have the memory after the last step.
+    pub(super) fn is_without_reference(&self) -> bool {
+        self.part.captured.after.is_none()
+    }
+
+    /// Makes the launches of all steps.
+    ///
+    /// # Errors
+    /// When another kernel may not take the place of the application's, or a dispatch needs what replays do not have.
+    pub(super) fn side(&mut self, variant: &Variant) -> Result<Side> {
+        let mut side = Side { launches: Vec::new(), replaced: Vec::new() };
+        for step in &self.part.steps {
+            let Work::Dispatch { kernel, dispatch } = step.work else {
+                side.launches.push(None);
+                continue;
+            };
+            let (Some(captured), Some(own)) = (self.part.kernels.get(kernel), self.kernels.get(kernel)) else {
+                side.launches.push(None);
+                continue;
+            };
+            let launch = self.loaded.launch_of(captured, *own, dispatch, variant);
+            let launch = launch.map_err(|error| self.at(step, error))?;
+            if let Some((id, place)) = &launch.replaced {
+                let symbol = captured.original.kernel.name.clone();
+                let replaced = Replaced { kernel: symbol, id: *id, place: place.clone() };
+                if !side.replaced.contains(&replaced) {
+                    side.replaced.push(replaced);
+                }
+            }
+            side.launches.push(Some(launch));
+        }
+        Ok(side)
+    }
+
+    /// Adds to an error at which step it was.
+    fn at(&self, step: &PartStep<'_>, error: ReplayError) -> ReplayError {
+        let dispatch = step.step.dispatch.as_ref().map_or(0, |dispatch| dispatch.id);
+        ReplayError::Step {
+            step: step.step.sequence,
+            dispatch,
+            kernel: self.part.symbol(step).to_owned(),
+            error: Box::new(error),
+        }
+    }
+
+    /// Puts back what replays have changed.
+    ///
+    /// # Errors
+    /// When the capture cannot be read, or the device not be written to.
+    pub(super) fn restore(&mut self) -> Result<()> {
+        self.loaded.restore()
+    }
+
+    /// Runs the first steps of the part on restored memory, and calls `each` behind each of them, with how long its kernel took on the GPU.
+    ///
+    /// # Errors
+    /// What a step has ended with, and which one it was.
+    pub(super) fn run(&mut self, side: &Side, steps: usize, each: Each<'_, 'c>) -> Result<PartTimes> {
+        self.loaded.put_own_variables()?;
+        let (start, mut gpu_ns) = (Instant::now(), 0);
+        for number in 0..steps {
+            self.prepare(number)?;
+            let took = self.step(side, number)?;
+            gpu_ns += took.unwrap_or(0);
+            each(&mut self.loaded, number, took)?;
+        }
+        Ok(PartTimes { gpu_ns, host_ns: u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) })
+    }
+
+    /// Writes what the host had changed before a step.
+    ///
+    /// # Errors
+    /// When the capture cannot be read, or the device not be written to.
+    pub(super) fn prepare(&mut self, number: usize) -> Result<()> {
+        let step = self.part.steps.get(number).and_then(|step| step.delta.as_ref()).zip(self.deltas.get(number));
+        match step {
+            Some((delta, areas)) if !areas.is_empty() => self.loaded.write(delta, areas),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does a step; how long its kernel took on the GPU, if it has one.
+    ///
+    /// # Errors
+    /// As for [`LoadedPart::run`].
+    pub(super) fn step(&mut self, side: &Side, number: usize) -> Result<Option<u64>> {
+        let Some(step) = self.part.steps.get(number) else { return Ok(None) };
+        let done = match step.work {
+            Work::Dispatch { .. } => match side.launches.get(number) {
+                Some(Some(launch)) => self.loaded.run_on(launch).map(|times| Some(times.gpu_ns)),
+                _ => Ok(None),
+            },
+            Work::Copy { to, from, bytes } => {
+                self.loaded.put(to, bytes, |loaded, at, piece| loaded.read(from + at, piece)).map(|()| None)
+            }
+            Work::Fill { to, bytes, value } => {
+                let pattern = value.to_le_bytes();
+                let fill = |_: &LoadedDispatch<'_>, at: u64, piece: &mut [u8]| {
+                    let bytes = pattern.iter().cycle().skip((at % 4) as usize);
+                    piece.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+                    Ok(())
+                };
+                self.loaded.put(to, bytes, fill).map(|()| None)
+            }
+            Work::Barrier => Ok(None),
+        };
+        done.map_err(|error| self.at(step, error))
+    }
+
+    /// Restores memory, and runs the first steps of the part: the pages that are not as before.
+    ///
+    /// # Errors
+    /// As for [`LoadedPart::run`].
+    pub(super) fn after(&mut self, side: &Side, steps: usize) -> Result<Pages> {
+        self.restore()?;
+        self.run(side, steps, &mut |_, _, _| Ok(()))?;
+        self.loaded.changed()
+    }
+
+    /// The first dispatch after which two replays of the application's own kernels differ, as far as these two show.
+    ///
+    /// # Errors
+    /// As for [`LoadedPart::run`].
+    pub(super) fn mask_begins(&mut self, own: &Side) -> Result<Option<Launched>> {
+        let steps = self.part.steps.iter().enumerate();
+        let dispatches: Vec<usize> =
+            steps.filter(|(_, step)| matches!(step.work, Work::Dispatch { .. })).map(|(number, _)| number).collect();
+        let mut differ =
+            |last: usize| Ok::<bool, ReplayError>(self.after(own, last + 1)? != self.after(own, last + 1)?);
+        // The first of them with a difference is at `from` or behind, if there is one.
+        let (mut from, mut to) = (0, dispatches.len());
+        while from < to {
+            let middle = from + (to - from) / 2;
+            let Some(last) = dispatches.get(middle) else { break };
+            if differ(*last)? { to = middle } else { from = middle + 1 }
+        }
+        let step = dispatches.get(to).and_then(|number| self.part.steps.get(*number));
+        Ok(step.map(|step| self.launched(step)))
+    }
+
+    /// A step by name.
+    pub(super) fn launched(&self, step: &PartStep<'_>) -> Launched {
+        let dispatch = step.step.dispatch.as_ref().map_or(0, |dispatch| dispatch.id);
+        Launched { step: step.step.sequence, dispatch, kernel: self.part.symbol(step).to_owned() }
+    }
+}
+
+/// Replays of a part: with the application's own kernels, or with those that are judged in their place.
+pub(super) struct PartReplays<'s, 'c> {
+    loaded: &'s mut LoadedPart<'c>,
+    own: &'s Side,
+    other: Option<&'s Side>,
+    /// How often all memory was looked at after each of the two.
+    looked: [u32; 2],
+    /// How long each replay of the kernels that are judged took.
+    pub(super) times: Vec<PartTimes>,
+}
+
+impl<'s, 'c> PartReplays<'s, 'c> {
+    pub(super) fn new(loaded: &'s mut LoadedPart<'c>, own: &'s Side, other: &'s Side) -> PartReplays<'s, 'c> {
+        let other = Some(other).filter(|other| !other.is_like(own));
+        PartReplays { loaded, own, other, looked: [0; 2], times: Vec::new() }
+    }
+
+    fn replay(&mut self, side: &Side, looked: usize) -> Result<(Pages, PartTimes)> {
+        self.loaded.restore()?;
+        // Other kernels may not change what the application's own leave alone.
+        let records = looked == 0 && self.other.is_some() && self.loaded.loaded.wants_stores();
+        if records {
+            self.loaded.loaded.record_stores();
+        }
+        let times = self.loaded.run(side, self.loaded.part.steps.len(), &mut |_, _, _| Ok(()))?;
+        if records {
+            let codes: Vec<&Code> = self.loaded.part.kernels.iter().map(|kernel| &*kernel.original).collect();
+            self.loaded.loaded.take_stores(&codes)?;
+        }
+        let (all, _) = self.loaded.loaded.bytes();
+        let looks = self.looked.get_mut(looked);
+        let whole = looks.is_some_and(|looks| {
+            *looks += 1;
+            *looks <= COMPARED
+        });
+        let loaded = &mut self.loaded.loaded;
+        let pages = if whole || all <= WHOLE { loaded.changed()? } else { loaded.changed_of_known()? };
+        Ok((pages, times))
+    }
+}
+
+impl Replays for PartReplays<'_, '_> {
+    fn own(&mut self) -> Result<Pages> {
+        let (pages, times) = self.replay(self.own, 0)?;
+        if self.other.is_none() {
+            self.times.push(times);
+        }
+        Ok(pages)
+    }
+
+    fn other(&mut self) -> Result<Pages> {
+        let (pages, times) = self.replay(self.other.unwrap_or(self.own), 1)?;
+        self.times.push(times);
+        Ok(pages)
+    }
+
+    fn compare(&self, own: &[Pages], other: &[Pages], judged: Judged) -> Result<Vec<BufferReport>> {
+        self.loaded.loaded.compare(own, other, judged)
+    }
+
+    fn scores(&self, reference: &[Pages], runs: &[Pages]) -> Result<Vec<Score>> {
+        self.loaded.loaded.scores(reference, runs)
+    }
+}

@@ -1,0 +1,143 @@
+//! What the tools that replay regions have in common: which region, and a process for each part of it.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use logdur_capture::{Placed, Reader};
+use logdur_captured::CapturedError;
+use logdur_captured::region::{CapturedPart, Part, Region};
+use omniprobe_exit::Exit;
+use serde_json::json;
+
+use super::captured::{Captured, opened};
+use super::worker::{DeviceArgs, TargetArgs, VariantArgs};
+use crate::headings;
+
+/// Which region.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RegionArgs {
+    /// A region of the capture, by its number or as the only one, instead of single dispatches. With --dispatch N, the steps from
+    /// the nearest checkpoint up to that dispatch.
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0", help_heading = headings::DISPATCHES)]
+    region: Option<u64>,
+}
+
+impl RegionArgs {
+    /// The number of the region, if one is asked for; `None` in it means the only one.
+    pub(crate) fn asked(&self) -> Option<Option<u64>> {
+        self.region.map(|number| Some(number).filter(|number| *number > 0))
+    }
+
+    /// The region of a capture, if one is asked for.
+    ///
+    /// # Errors
+    /// When the capture has no such region, or records of it are lost or contradict each other.
+    pub(crate) fn of<'r>(&self, reader: &'r Reader) -> Result<Option<Region<'r>>> {
+        Ok(self.asked().map(|number| Region::of(reader, number)).transpose()?)
+    }
+}
+
+/// The part that ends with the dispatch that is asked for, else what `all` takes of the region.
+///
+/// # Errors
+/// When the region has no such dispatch.
+pub(crate) fn parts(
+    captured: &Captured,
+    region: &Region<'_>,
+    all: impl Fn(&Region<'_>) -> Vec<Part>,
+) -> Result<Vec<Part>> {
+    match captured.last_of_region()? {
+        Some(dispatch) => Ok(vec![region.until(dispatch)?]),
+        None => Ok(all(region)),
+    }
+}
+
+/// How a part is called in messages.
+pub(crate) fn name(region: u64, part: &Part) -> String {
+    format!("region {region}, {}", part.steps())
+}
+
+/// What is done with the parts of a region.
+pub(crate) struct Parts<'a> {
+    /// Where the capture is.
+    pub(crate) captured: &'a Captured,
+    /// Which region.
+    pub(crate) region: &'a RegionArgs,
+    /// On what they are replayed.
+    pub(crate) device: &'a DeviceArgs,
+    /// What is other than it was.
+    pub(crate) variant: Option<&'a VariantArgs>,
+    /// Errors are told to programs, too.
+    pub(crate) json: bool,
+}
+
+impl<'a> Parts<'a> {
+    /// Of a tool that replays dispatches.
+    pub(crate) fn of(target: &'a TargetArgs, region: &'a RegionArgs, variant: &'a VariantArgs) -> Parts<'a> {
+        Parts { captured: &target.captured, region, device: &target.device, variant: Some(variant), json: target.json }
+    }
+
+    /// Does work for each part, in a process of its own, and ends with the status of all ([`Exit::of_all`]).
+    ///
+    /// # Errors
+    /// When the capture cannot be read, when a file is for none of the kernels, or this program cannot be started again.
+    pub(crate) fn each(
+        &self,
+        all: impl Fn(&Region<'_>) -> Vec<Part>,
+        of_one: impl FnOnce(&CapturedPart<'_>) -> Result<Exit>,
+    ) -> Result<Exit> {
+        if let Some(number) = self.device.worker() {
+            self.work(number, &all, of_one);
+        }
+        if self.variant.is_some_and(VariantArgs::has_geometry) {
+            return Err(CapturedError::Usage {
+                what: "--region".to_owned(),
+                expected: "the grids of the application".to_owned(),
+                found: "--grid, --workgroup or --lds, which are for single dispatches".to_owned(),
+            }
+            .into());
+        }
+        let reader = self.captured.open()?;
+        let region = self.region.of(&reader)?.context("no region is asked for")?;
+        let parts = parts(self.captured, &region, &all)?;
+        let environment = self.device.environment()?;
+        let dispatches: Vec<&Placed<_>> = region.dispatches().map(|(_, dispatch)| dispatch).collect();
+        self.variant.map_or(Ok(()), |variant| variant.is_used(&self.captured.file, &reader, &dispatches))?;
+        self.device.tell_runtime(&environment, &reader, dispatches)?;
+        let numbers: Vec<u64> = (0..).take(parts.len()).collect();
+        let of = |number: u64| parts.get(number as usize).map_or_else(String::new, |part| name(region.record.id, part));
+        let mut ends = self.device.each(&environment, &numbers, "parts of a region", of)?;
+        ends.extend(self.captured.damage(&reader).map(|exit| exit as u8));
+        // Statuses of workers are passed on as they are.
+        std::process::exit(Exit::of_all(ends).into())
+    }
+
+    /// Does the work of a part in this process, and ends it.
+    fn work(
+        &self,
+        number: u64,
+        all: &impl Fn(&Region<'_>) -> Vec<Part>,
+        of_one: impl FnOnce(&CapturedPart<'_>) -> Result<Exit>,
+    ) -> ! {
+        let mut called = format!("part {number} of the region");
+        let mut steps = None;
+        let done = (|| {
+            // What is wrong with it was told by the process that started this one.
+            let reader = opened(&self.captured.file)?;
+            let region = self.region.of(&reader)?.context("no region is asked for")?;
+            let parts = parts(self.captured, &region, all)?;
+            let part = *parts.get(number as usize).context("the part is no longer there")?;
+            called = name(region.record.id, &part);
+            steps = Some((region.record.id, part));
+            of_one(&CapturedPart::of(&region, part)?)
+        })();
+        let said = |error: &anyhow::Error, status: Exit| {
+            let (region, part) = steps.filter(|_| self.json)?;
+            let said = json!({
+                "region": region, "first_step": part.first, "last_step": part.last, "result": format!("{status:?}"),
+                "status": status as u8, "error": format!("{error:#}"),
+            });
+            Some(said.to_string())
+        };
+        self.device.leave(&called, done, said)
+    }
+}
