@@ -104,6 +104,13 @@ impl VariantArgs {
         Variant { geometry: Geometry { grid: self.grid, workgroup: self.workgroup, lds: self.lds }, replacements }
     }
 
+    /// Other kernels, as options again.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let folders = self.cache.iter().map(|folder| ["--cache".to_owned(), folder.display().to_string()]);
+        let files = self.hsaco.iter().map(|replacement| ["--hsaco".to_owned(), replacement.to_string()]);
+        files.chain(folders).flatten().collect()
+    }
+
     /// The files that have other kernels.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.hsaco.iter().filter_map(|replacement| match replacement {
@@ -177,6 +184,11 @@ impl DeviceArgs {
             limit: self.timeout,
             ..Setup::default()
         }
+    }
+
+    /// Where dispatches are replayed, as options again.
+    pub(crate) fn place_words(&self) -> Vec<String> {
+        self.words().into_iter().flatten().flatten().collect()
     }
 
     /// As options again.

@@ -1,6 +1,7 @@
 //! Chooses the kernel of a file that replaces the captured one, by the rules of the kernel cache.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -53,6 +54,19 @@ impl FromStr for Replacement {
                 Ok(Replacement::File { of, path: path.into(), checked: None })
             }
             _ => Err(format!("expected PATH, HASH=PATH, NAME=PATH, captured or original, found {text:?}")),
+        }
+    }
+}
+
+impl fmt::Display for Replacement {
+    /// As an option gives it. Folders have an option of their own.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Replacement::Captured => f.write_str("captured"),
+            Replacement::Original => f.write_str("original"),
+            Replacement::Cache(folders) => f.write_str(&roots_shown(folders)),
+            Replacement::File { of: Which::All, path, .. } => write!(f, "all={}", path.display()),
+            Replacement::File { of: Which::Named(name), path, .. } => write!(f, "{name}={}", path.display()),
         }
     }
 }

@@ -4,16 +4,17 @@
 //! [`CapturedPart`] has all that a part needs to be replayed: it looks like one dispatch, whose memory is that of all steps, with the others
 //! as its companions.
 
+mod check;
 mod part;
 
 use std::ops::Range;
 
 use logdur_capture::{
-    Allocation, Checkpoint, Completed, Dispatch, Evidence, FramePosition, Placed, Reader, RegionEnd, SnapshotId, Step,
-    StepKind,
+    Allocation, Checkpoint, Dispatch, Evidence, FramePosition, Placed, Reader, RegionEnd, SnapshotId, Step, StepKind,
 };
 
-use crate::dispatch::symbol;
+use check::Check;
+
 use crate::error::{CapturedError, Result};
 
 pub use part::{CapturedPart, PartStep, Work};
@@ -59,91 +60,6 @@ impl Part {
     }
 }
 
-/// Finds what is wrong with the records of a region.
-struct Check<'r> {
-    reader: &'r Reader,
-    region: u64,
-}
-
-impl Check<'_> {
-    fn wrong(&self, why: String) -> CapturedError {
-        CapturedError::Region { region: self.region, why }
-    }
-
-    /// The steps have the numbers 1, 2, 3, … in the order in which they are written.
-    fn is_next(&self, step: &Step, number: u64) -> Result<()> {
-        if step.sequence == number {
-            return Ok(());
-        }
-        Err(self.wrong(format!(
-            "expected step {number}, found step {}: steps are lost, or not in their order",
-            step.sequence
-        )))
-    }
-
-    fn has_snapshot(&self, what: &str, id: SnapshotId) -> Result<()> {
-        let snapshots = &self.reader.records().snapshots;
-        let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.id == id) else {
-            return Err(self.wrong(format!("{what}: snapshot {} is not in the capture", id.0)));
-        };
-        match snapshot.parent {
-            None => Ok(()),
-            Some(parent) => {
-                Err(self.wrong(format!("{what}: expected snapshot {} without a parent, found {}", id.0, parent.0)))
-            }
-        }
-    }
-
-    fn step(&self, step: &Step) -> Result<()> {
-        let name = format!("step {}", step.sequence);
-        step.delta.map_or(Ok(()), |delta| self.has_snapshot(&name, delta))?;
-        match (step.kind, &step.dispatch) {
-            (StepKind::Dispatch, None) => Err(self.wrong(format!("{name}: expected its dispatch, found none"))),
-            (StepKind::Dispatch, Some(dispatch)) => {
-                let symbol = symbol(self.reader, dispatch);
-                let has_code = self.reader.records().code_objects.iter().any(|code| code.id == dispatch.code_object);
-                match () {
-                    () if symbol.is_empty() => {
-                        Err(self.wrong(format!("{name}: kernel {} is not in the capture", dispatch.kernel)))
-                    }
-                    () if !dispatch.code_object.is_none() && !has_code => Err(self.wrong(format!(
-                        "{name}: code object {} of {symbol} is not in the capture",
-                        dispatch.code_object
-                    ))),
-                    () => Ok(()),
-                }
-            }
-            (StepKind::Copy | StepKind::Fill, _) => {
-                let ends = [step.to, step.from].map(|at| at.checked_add(step.bytes));
-                if ends.contains(&None) {
-                    return Err(self.wrong(format!("{name}: {} bytes at {:#x} have no end", step.bytes, step.to)));
-                }
-                Ok(())
-            }
-            (StepKind::Barrier | StepKind::Vendor, _) => Ok(()),
-            (StepKind::Other(number), _) => {
-                Err(CapturedError::Unsupported(format!("region {}: {name} is of kind {number}", self.region)))
-            }
-        }
-    }
-
-    /// What a step has waited for was before it.
-    fn waits(&self, step: &Step, steps: &[&Placed<Step>]) -> Result<()> {
-        for &Completed { queue, index } in &step.waited {
-            let is_waited_for = |other: &&&Placed<Step>| {
-                other.queue == queue && has_packet(other) && other.index < index && other.sequence >= step.sequence
-            };
-            if let Some(later) = steps.iter().find(is_waited_for) {
-                return Err(self.wrong(format!(
-                    "step {} has waited for step {}, which is not before it",
-                    step.sequence, later.sequence
-                )));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// True for steps that are packets of a queue.
 fn has_packet(step: &Step) -> bool {
     matches!(step.kind, StepKind::Dispatch | StepKind::Barrier | StepKind::Vendor)
@@ -173,15 +89,13 @@ impl<'r> Region<'r> {
             };
             return Err(CapturedError::Usage { what: reader.path().display().to_string(), expected, found });
         };
-        let check = Check { reader, region: record.id };
+        let check = Check::new(reader, record.id);
         let steps: Vec<&Placed<Step>> = records.steps.iter().filter(|step| step.region == record.id).collect();
         for (number, step) in (1..).zip(&steps) {
             check.is_next(step, number)?;
             check.step(step)?;
         }
-        for step in &steps {
-            check.waits(step, &steps)?;
-        }
+        check.order(&steps)?;
         let count = steps.len() as u64;
         let checkpoints: Vec<&Placed<Checkpoint>> =
             records.checkpoints.iter().filter(|checkpoint| checkpoint.region == record.id).collect();

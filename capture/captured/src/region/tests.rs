@@ -1,4 +1,4 @@
-use logdur_capture::{Kernel, Options, Region as Begin, Writer};
+use logdur_capture::{Completed, Kernel, Options, Region as Begin, Writer};
 
 use super::*;
 
@@ -89,6 +89,7 @@ fn what_is_wrong_with_a_region_is_told_by_its_step() {
     refused(|file| file.steps[2].to = u64::MAX, "step 3: 8 bytes at 0xffffffffffffffff have no end");
     let waits = |file: &mut File| file.steps[2].waited = vec![Completed { queue: 1, index: 5 }];
     refused(waits, "step 3 has waited for step 4, which is not before it");
+    refused(|file| file.steps[3].index = 1, "step 4 is packet 1 of queue 1, and step 2 before it packet 2");
     refused(|file| file.steps[1].kind = StepKind::Other(77), "unsupported: region 1: step 2 is of kind 77");
     refused(|file| file.checkpoints[0].sequence = 6, "the checkpoint after step 6: expected a step from 1 to 5");
     refused(|file| file.checkpoints[0].snapshot = SnapshotId(9), "snapshot 9 is not in the capture");

@@ -130,8 +130,13 @@ impl Type {
         }
     }
 
+    /// True for the bytes of an element that is not a number, as floats can be.
+    pub fn is_nan(self, bytes: &[u8]) -> bool {
+        self.is_float() && self.number(bytes).is_nan()
+    }
+
     /// True for types whose numbers have units in the last place.
-    fn is_float(self) -> bool {
+    pub fn is_float(self) -> bool {
         matches!(self, Type::F16 | Type::Bf16 | Type::F32 | Type::F64)
     }
 

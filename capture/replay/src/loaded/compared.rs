@@ -62,7 +62,7 @@ impl LoadedDispatch<'_> {
         let is_own = |b: &&Buffer| own.iter().any(|range| range.contains(&b.start));
         let restored = |b: &&Buffer| self.areas.iter().any(|a| b.start < a.captured.end && a.captured.start < b.end);
         let buffers = self.buffers.iter().filter(restored).filter(|b| !is_own(b));
-        let Some(after) = &self.captured.after else {
+        let Some(after) = self.captured.after.as_ref().filter(|_| !self.by_replay) else {
             let (mut buffers, without) =
                 if self.by_replay { (buffers.collect(), Vec::new()) } else { (Vec::new(), buffers.collect()) };
             if self.by_replay {

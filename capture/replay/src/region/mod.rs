@@ -5,6 +5,7 @@
 //! replays of the application's own kernels are made several times, and what they differ in is masked.
 
 mod bench;
+mod bisect;
 mod extract;
 mod run;
 
@@ -21,6 +22,7 @@ use crate::loaded::{COMPARED, Variant};
 use crate::setup::{REGION_MASK_LIMIT, Setup};
 
 pub use bench::{Bench, KernelTimes, bench};
+pub use bisect::{Bisection, Element, Wanted, bisect};
 pub use extract::extract;
 use run::{LoadedPart, PartReplays, Side};
 
@@ -87,6 +89,8 @@ pub struct Report {
     pub replaced: Vec<Replaced>,
     /// How long each replay took; more than were asked for where these did not decide it.
     pub repetitions: Vec<PartTimes>,
+    /// How many were asked for.
+    pub asked: usize,
     /// How often the application's own kernels were replayed to judge others in their place.
     pub own_replays: usize,
     /// The first dispatch after which replays of the application's own kernels differ.
@@ -138,6 +142,7 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
         dispatches: dispatches(part),
         replaced: side.replaced,
         repetitions: times,
+        asked: options.repetitions.max(1) as usize,
         own_replays,
         mask_begins: mask_begins.flatten(),
         overall,

@@ -1,5 +1,6 @@
 //! `omniprobe verify`: captured dispatches run again, alone, and each repetition is compared.
 
+mod bisect;
 mod region;
 mod show;
 
@@ -12,6 +13,7 @@ use logdur_captured::verify::Overall;
 use logdur_replay::{COMPARED, Report};
 use omniprobe_exit::Exit;
 
+use self::bisect::Bisect;
 use crate::headings;
 use crate::output::lines;
 use crate::region::RegionArgs;
@@ -29,6 +31,9 @@ pub(crate) struct Options {
     /// How often each dispatch runs.
     #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..), help_heading = headings::REPLAY)]
     pub(super) repetitions: u32,
+    /// Name the first dispatch of a region whose output differs with other kernels, or that writes a value that is not a number.
+    #[arg(long, value_name = "difference|nan", value_enum, num_args = 0..=1, default_missing_value = "difference", requires = "region", help_heading = headings::COMPARISON)]
+    bisect: Option<Bisect>,
     /// Write the buffers that the first repetition changed into this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "region", help_heading = headings::GENERAL)]
     save_output: Option<PathBuf>,
@@ -50,6 +55,9 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
 /// # Errors
 /// As for [`run`].
 pub(super) fn with(options: &Options, verified: u32) -> Result<Exit> {
+    if let Some(bisect) = options.bisect {
+        return bisect::run(options, bisect);
+    }
     if options.region.asked().is_some() {
         return region::run(options, verified);
     }

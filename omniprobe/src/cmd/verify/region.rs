@@ -75,8 +75,12 @@ fn text(report: &Report, attempt: u32) -> Vec<String> {
     all.extend(
         report.replaced.iter().map(|of| format!("  {} replaced by {}, {}", demangled(&of.kernel), of.id, of.place)),
     );
-    for (number, times) in report.repetitions.iter().enumerate() {
+    for (number, times) in report.repetitions.iter().enumerate().take(report.asked) {
         all.push(format!("  repetition {number}: GPU {} ns, all steps {} ns", times.gpu_ns, times.host_ns));
+    }
+    let more = report.repetitions.len().saturating_sub(report.asked);
+    if more > 0 {
+        all.push(format!("  and {more} more repetitions to decide"));
     }
     if report.own_replays > 0 {
         all.push(format!("  alternated with {} replays of the application's own kernels", report.own_replays));
