@@ -346,6 +346,21 @@ fn a_region_by_a_single_trigger_has_what_that_selects() {
 }
 
 #[test]
+fn a_range_of_roctx_is_a_region_that_no_later_dispatch_has_to_end() {
+    let (_, reader) = probed(Run::hip("regions"), "range:step@5");
+    let end = &reader.records().region_ends[0];
+    assert!(end.is_complete && end.after.is_some(), "{end:?}");
+    let kernels: Vec<&str> = kernels(&reader).into_iter().filter(|name| !name.is_empty()).collect();
+    assert_eq!(kernels, ["_Z7in_stepPi"; 2]);
+    // The kernels behind the range are not in it.
+    let (_, reader) = probed(Run::hip("regions"), "kernel:between@1..range:step@4");
+    assert!(reader.records().region_ends[0].is_complete);
+    let kernels: Vec<&str> = self::kernels(&reader).into_iter().filter(|name| !name.is_empty()).collect();
+    let (step, between) = ("_Z7in_stepPi", "_Z7betweenPi");
+    assert_eq!(kernels, [between, step, step, between, step, step, between, step]);
+}
+
+#[test]
 fn what_is_no_region_is_told_with_the_option_or_the_variable_and_what_was_expected() {
     let run = Run::hip("stretch");
     let file = run.file("run.ldcap").display().to_string();
