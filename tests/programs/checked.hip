@@ -31,6 +31,10 @@ __global__ void over_the_end(const unsigned char* in, unsigned* out) {
 #define NOP_4 "s_nop 3\n"
 #define NOP_5 "s_nop 4\n"
 #define NOP_6 "s_nop 5\n"
+#define NOP_7 "s_nop 6\n"
+#define NOP_8 "s_nop 7\n"
+#define NOP_11 "s_nop 7\n s_nop 2\n"
+#define NOP_12 "s_nop 7\n s_nop 3\n"
 #define NOP_17 "s_nop 7\n s_nop 7\n s_nop 0\n"
 #define NOP_18 "s_nop 7\n s_nop 7\n s_nop 1\n"
 #define NOP_19 "s_nop 7\n s_nop 7\n s_nop 2\n"
@@ -106,6 +110,21 @@ __device__ static unsigned high(unsigned* at) { return reinterpret_cast<uintptr_
     ROW(matrix_read_942, CLEARED, "v_mfma_f32_4x4x4_16b_f16 v[8:11], v[12:13], v[12:13], v[8:11]\n", NOP_4, NOP_5, "v_mov_b32 %0, v11\n", "") \
     ROW(matrix_read_single, CLEARED, "v_mfma_f32_4x4x1_16b_f32 v[8:11], v12, v13, v[8:11]\n", NOP_3, NOP_4, "v_mov_b32 %0, v11\n", "")
 
+#define MANY                                                                                                                \
+    "v_mov_b32 v16, 0\n v_mov_b32 v17, 0\n v_mov_b32 v18, 0\n v_mov_b32 v19, 0\n v_mov_b32 v20, 0\n v_mov_b32 v21, 0\n" \
+    "v_mov_b32 v22, 0\n v_mov_b32 v23, 0\n" CLEARED
+#define GFX950(ROW)                                                                                                          \
+    ROW(matrix_read_950, MANY, "v_mfma_f32_16x16x32_f16 v[8:11], v[16:19], v[16:19], v[8:11]\n", NOP_7, NOP_8,                \
+        "v_mov_b32 %0, v11\n", "")                                                                                           \
+    ROW(matrix_of_bytes, MANY, "v_mfma_f32_16x16x128_f8f6f4 v[8:11], v[16:23], v[16:23], v[8:11]\n", NOP_11, NOP_12,          \
+        "v_mov_b32 %0, v11\n", "")                                                                                           \
+    ROW(matrix_of_nibbles, MANY, "v_mfma_f32_16x16x128_f8f6f4 v[8:11], v[16:19], v[20:23], v[8:11] cbsz:4 blgp:4\n", NOP_7,   \
+        NOP_8, "v_mov_b32 %0, v11\n", "")                                                                                    \
+    ROW(matrix_scale, MANY, "v_mov_b32 v13, 1.0\n", NOP_1, NOP_2,                                                            \
+        "v_mfma_scale_f32_16x16x128_f8f6f4 v[8:11], v[16:19], v[20:23], v[8:11], v12, v13 cbsz:4 blgp:4\n",                  \
+        "s_nop 7\n s_nop 7\n")                                                                                               \
+    ROW(rows_of_lanes, MANY, "v_mov_b32 v8, %1\n", NOP_1, NOP_2, "v_permlane16_swap_b32 v9, v8\n", "v_mov_b32 %0, v8\n")
+
 #define GFX908(ROW) \
     ROW(accumulator_read, "v_accvgpr_write_b32 a0, %1\n", "v_accvgpr_write_b32 a1, %1\n", NOP_2, NOP_3, "v_accvgpr_read_b32 %0, a1\n", "s_nop 1\n") \
     ROW(accumulator_read_far, "", "v_mfma_f32_32x32x2f32 a[0:15], %1, %1, a[0:15]\n", NOP_17, NOP_18, "v_accvgpr_read_b32 %0, a15\n", "s_nop 1\n")      \
@@ -120,10 +139,15 @@ __device__ static unsigned high(unsigned* at) { return reinterpret_cast<uintptr_
 #else
 #define PAIR_90A NO_PAIR
 #endif
-#if defined(__gfx942__)
+#if defined(__gfx942__) || defined(__gfx950__)
 #define PAIR_942 PAIR
 #else
 #define PAIR_942 NO_PAIR
+#endif
+#if defined(__gfx950__)
+#define PAIR_950 PAIR
+#else
+#define PAIR_950 NO_PAIR
 #endif
 #if defined(__gfx908__)
 #define PAIR_908 PAIR
@@ -135,6 +159,7 @@ EVERYWHERE(PAIR)
 STORE(PAIR)
 GFX90A(PAIR_90A)
 GFX942(PAIR_942)
+GFX950(PAIR_950)
 GFX908(PAIR_908)
 
 // Workgroups that write what others read or write, without and with an order.
@@ -241,8 +266,11 @@ int main() {
     if (processor == "gfx90a") {
         GFX90A(START)
     }
-    if (processor == "gfx942") {
+    if (processor == "gfx942" || processor == "gfx950") {
         GFX942(START)
+    }
+    if (processor == "gfx950") {
+        GFX950(START)
     }
     if (processor == "gfx908") {
         GFX908(START)

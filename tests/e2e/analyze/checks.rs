@@ -107,6 +107,7 @@ fn an_instruction_that_follows_too_early_is_found_and_one_wait_state_more_is_eno
         let expected = match &*arch {
             "gfx90a" => 15,
             "gfx942" => 14,
+            "gfx950" => 19,
             "gfx908" => 11,
             _ => 8,
         };

@@ -64,6 +64,9 @@ fn every_check_holds_on_every_processor() {
     if !harness::on_hardware() && versions::hip() >= (6, 0) {
         archs.push("gfx942".to_owned());
     }
+    if !harness::on_hardware() && versions::knows_gfx950() {
+        archs.push("gfx950".to_owned());
+    }
     for arch in archs {
         let (report, status) = report(&arch, &[]);
         assert_eq!(names(&report, "held").len(), 15, "{report:#}");
