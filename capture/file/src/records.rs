@@ -401,7 +401,7 @@ fields! {
         10 to: u64,
         /// Of a copy: the first address that is read.
         11 from: u64,
-        /// Of a copy or a fill: how many bytes.
+        /// Of a copy or a fill: how many bytes. A copy of 0 bytes does nothing: it has the delta of what was changed at the end of a region.
         12 bytes: u64,
         /// Of a fill: the 4 bytes that are repeated.
         13 value: u32,

@@ -56,18 +56,25 @@ impl File {
         self.lacks(kernels, taken, &dispatch)
     }
 
+    /// Writes a step that does nothing: memory before it was changed by what is no step.
+    pub(in crate::capture) fn changed_step(&mut self, sequence: u64, delta: SnapshotId) -> Result<(), Failed> {
+        let (kind, evidence, delta) = (StepKind::Copy, Evidence::Idle, Some(delta));
+        self.writer()?.step(&Step { region: REGION, sequence, kind, delta, evidence, ..Step::default() })
+    }
+
     /// Writes a step that is another packet.
     pub(in crate::capture) fn other_step(
         &mut self,
         (kind, packet): (StepKind, &Packet),
         (queue, index): (&queue::Queue, u64),
-        (sequence, waited): (u64, Vec<Completed>),
+        (sequence, delta, waited): (u64, Option<SnapshotId>, Vec<Completed>),
     ) -> Result<(), Failed> {
         self.queue(queue)?;
         self.writer()?.step(&Step {
             region: REGION,
             sequence,
             kind,
+            delta,
             evidence: Evidence::Idle,
             packet: logdur_capture::Packet(packet.to_bytes()),
             queue: queue.id.load(Ordering::Relaxed),

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use std::{mem, ptr};
 
+use hsa_sys::abi::aql::Packet;
 use logdur_capture::{Severity, SnapshotId, StepKind};
 use logdur_intercept::Interceptor;
 use logdur_intercept::reaper;
@@ -59,7 +60,7 @@ impl Capture {
             Err(why) => Some(Some(why)),
         };
         if let Some(why) = ended {
-            self.end_region(interceptor, region, &mut reading, why);
+            self.end_region(interceptor, region, &mut reading, why, false);
         }
         drop(held);
         // Before the queues go on: what is behind is not to be seen before.
@@ -88,7 +89,7 @@ impl Capture {
         let held = self.copies.hold();
         let patience = Patience::until(Instant::now() + self.limits.hold, self.limits.stall);
         let at_rest = stalled.drain(&self.copies, patience).map_err(|_| Untaken::Busy(self.limits.stall));
-        self.end_region(interceptor, region, &mut reading, at_rest.err());
+        self.end_region(interceptor, region, &mut reading, at_rest.err(), true);
         drop(held);
         drop(stalled);
         reading = reading.and_then(|reading| reading.wait_for_late_copies(|| true));
@@ -120,7 +121,7 @@ impl Capture {
             lock(&self.file).region(interceptor, &region.text, queue.agent)?;
             reached.has_begun = true;
         }
-        self.write_others(region, reached)?;
+        self.write_others(region, reached, None)?;
         let packet = ring.slot(target.index).read();
         let kernel = self.kernels.by_number(self.kernels.number(packet.kernel_object()));
         let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
@@ -131,7 +132,8 @@ impl Capture {
             Vec::new()
         };
         let reading = self.reading(interceptor, reading)?;
-        let before = self.delta(interceptor, reached, reading, (agent, &packet, &kernarg.bytes), end)?;
+        let roots = self.roots(agent, &packet, &kernarg.bytes);
+        let before = self.delta(interceptor, reached, reading, roots, end)?;
         let mut taken = Taken {
             target: (queue, target.index, target.occurrence),
             packet,
@@ -183,14 +185,20 @@ impl Capture {
         Ok(reading)
     }
 
-    /// Writes packets that are no dispatches and were published since the last step.
-    fn write_others(&self, region: &Region, reached: &mut Reached) -> Result<(), Untaken> {
+    /// Writes packets that are no dispatches and were published since the last step, and what has changed before the last of them.
+    fn write_others(&self, region: &Region, reached: &mut Reached, changed: Option<SnapshotId>) -> Result<(), Untaken> {
         let others = mem::take(&mut lock(&region.chosen).others);
-        for Other { kind, packet, queue, index, waited, .. } in others {
+        let last = others.len();
+        if let Some(delta) = changed.filter(|_| others.is_empty()) {
+            reached.steps += 1;
+            lock(&self.file).changed_step(reached.steps, delta)?;
+        }
+        for (n, Other { kind, packet, queue, index, waited, .. }) in others.into_iter().enumerate() {
             reached.steps += 1;
             reached.since_checkpoint += 1;
             let mut file = lock(&self.file);
-            file.other_step((kind, &packet), (queue, index), (reached.steps, waited))?;
+            let delta = changed.filter(|_| n + 1 == last);
+            file.other_step((kind, &packet), (queue, index), (reached.steps, delta, waited))?;
             if kind == StepKind::Vendor && !mem::replace(&mut reached.told_of_vendor, true) {
                 let text =
                     "a packet of the vendor's format was published: what it has written, if anything, is not captured";
@@ -226,23 +234,29 @@ impl Capture {
         }
     }
 
-    /// Writes what has changed since the last step, and what the dispatch reaches first. `None` if that is nothing.
+    /// The memory that a dispatch leads to: by its arguments, and by variables of its code.
+    fn roots(&self, agent: u64, packet: &Packet, kernarg: &[u8]) -> Vec<Allocation> {
+        let replacement = self.variables.and_then(|of| of.with_own_variables(packet.kernel_object()));
+        let mut memory = lock(&self.memory);
+        memory.forget_unmapped();
+        let mut roots: Vec<Allocation> = words(kernarg).flat_map(|word| memory.led_to(word)).collect();
+        // Code reaches its own variables without an argument.
+        roots.extend(memory.of_agent(agent).filter(|a| matches!(a.kind, Kind::Variable { .. })));
+        roots.extend(replacement.map_or(&[][..], |replacement| memory.of_ours(replacement)));
+        roots
+    }
+
+    /// Writes what has changed since the last step, and what is reached first. `None` if that is nothing.
     fn delta<'a>(
         &'a self,
         interceptor: &'static Interceptor,
         reached: &mut Reached,
         reading: &mut Reading<'a>,
-        (agent, packet, kernarg): (u64, &hsa_sys::abi::aql::Packet, &[u8]),
+        mut roots: Vec<Allocation>,
         end: Instant,
     ) -> Result<Option<SnapshotId>, Untaken> {
-        let replacement = self.variables.and_then(|of| of.with_own_variables(packet.kernel_object()));
-        let mut memory = lock(&self.memory);
-        memory.forget_unmapped();
+        let memory = lock(&self.memory);
         reached.forget_gone(&memory);
-        let mut roots: Vec<Allocation> = words(kernarg).flat_map(|word| memory.led_to(word)).collect();
-        // Code reaches its own variables without an argument.
-        roots.extend(memory.of_agent(agent).filter(|a| matches!(a.kind, Kind::Variable { .. })));
-        roots.extend(replacement.map_or(&[][..], |replacement| memory.of_ours(replacement)));
         let found = mem::take(&mut reached.found);
         roots.extend(found.into_iter().filter(|found| memory.is_same(found)));
         drop(memory);
@@ -334,13 +348,15 @@ impl Capture {
         Ok(())
     }
 
-    /// Writes the end of the region. If it did not fail, the memory after is there: everything is at rest.
+    /// Writes the end of the region. If it did not fail, the memory after is there: everything is at rest. Where no dispatch has ended it,
+    /// the host and copies may have changed memory since the last step.
     fn end_region<'a>(
         &'a self,
         interceptor: &'static Interceptor,
         region: &'a Region,
         reading: &mut Option<Reading<'a>>,
         failed: Option<Untaken>,
+        may_have_changed: bool,
     ) {
         let mut reached = lock(&region.reached);
         let mut reason = lock(&region.chosen).reason.clone();
@@ -352,9 +368,13 @@ impl Capture {
                 Ok(())
             }
             None => {
-                self.write_others(region, &mut reached)?;
                 let end = Instant::now() + self.limits.hold;
                 let reading = self.reading(interceptor, reading)?;
+                let changed = match may_have_changed {
+                    true => self.delta(interceptor, &mut reached, reading, Vec::new(), end)?,
+                    false => None,
+                };
+                self.write_others(region, &mut reached, changed)?;
                 match self.whole(interceptor, &mut reached, reading, end) {
                     Ok(snapshot) => after = snapshot,
                     Err(Untaken::File(error)) => return Err(Untaken::File(error)),
