@@ -46,6 +46,10 @@ pub const GENERATIONS: &[Generation] = &[
 /// processor of MI350, which only these suites have.
 const OF_THE_RUNTIME: &[&str] =
     &["runtime::queues::", "runtime::app_signals::", "runtime::newest::", "log::markers::", "emulator::mi350::"];
+/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; programs of captures, which are
+/// compiled for each HIP; and those of ROCTx, which only these suites have.
+const OF_THE_RUNTIME: &[&str] =
+    &["runtime::queues::", "runtime::app_signals::", "runtime::newest::", "log::markers::", "capture::reproduced::"];
 
 /// An unpacked ROCm.
 pub struct Unpacked {

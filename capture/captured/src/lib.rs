@@ -14,6 +14,7 @@ pub mod kernarg;
 mod npy;
 pub mod region;
 pub mod regions;
+pub mod reproduce;
 pub mod verify;
 
 pub use backend::Backend;

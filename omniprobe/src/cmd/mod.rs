@@ -17,6 +17,7 @@ mod log;
 mod man;
 mod replay;
 mod report;
+mod reproduce;
 pub(crate) mod run;
 mod summary;
 mod top;
@@ -120,6 +121,11 @@ subcommands! {
         "extract CAPTURE -o DIR [OPTIONS]"
         "Write the buffer `out` as a NumPy file"
         "omniprobe extract app.ldcap -o files --type out=f32";
+    /// Write a stand-alone HIP program that launches a captured dispatch and checks its results.
+    Reproduce = reproduce
+        "reproduce CAPTURE -o DIR [OPTIONS]"
+        "Make a program for a bug report"
+        "omniprobe reproduce app.ldcap --dispatch 7 -o bug";
     /// Check every byte of a capture, and copy the undamaged part.
     Fsck = fsck
         "fsck CAPTURE [--repair COPY]"

@@ -5,4 +5,5 @@ pub(crate) mod content;
 mod holds;
 mod mapped;
 mod region;
+mod reproduced;
 mod untouched;

@@ -79,7 +79,7 @@ pub(crate) fn rocm_option() -> Vec<OsString> {
 
 /// What links a program to the ROCm to test on, so that it runs there without any variable: other programs that it is
 /// run with need the machine's own libraries.
-fn link_options() -> Vec<OsString> {
+pub(crate) fn link_options() -> Vec<OsString> {
     let Some(lib) = rocm().map(|folder| folder.join("lib")) else { return Vec::new() };
     let lib = lib.display();
     let mut options = vec![
