@@ -112,6 +112,11 @@ pub(crate) fn dies_without_code() -> bool {
     hip() >= (7, 2)
 }
 
+/// HIP 6.4 and later refuse a grid whose last workgroups are not complete, if the kernel was compiled for complete ones.
+pub(crate) fn launches_incomplete_workgroups() -> bool {
+    hip() < (6, 4)
+}
+
 /// The lines of a HIP program that are its own: HIP 7 describes a kernel that fails on standard output.
 pub(crate) fn own_lines(stdout: &str) -> Vec<&str> {
     let of_hip = |line: &str| ["Kernel Name: ", "VGPU=", "\t"].iter().any(|start| line.starts_with(start));

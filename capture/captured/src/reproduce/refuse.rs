@@ -114,6 +114,11 @@ fn launch(captured: &CapturedDispatch<'_>, refused: &mut Vec<String>, doubts: &m
             packet.group_segment_size()
         ));
     }
+    let sizes = packet.grid_size().into_iter().zip(packet.workgroup_size().map(u32::from));
+    if kernel.uniform_workgroup_size && sizes.into_iter().any(|(grid, group)| !grid.is_multiple_of(group.max(1))) {
+        let why = "the kernel was compiled for complete ones, and HIP 6.4 and later refuse this launch";
+        doubts.push(format!("the last workgroups are not complete: {why}"));
+    }
     let scratch = captured.original.interface.private_size;
     if packet.private_segment_size() != scratch {
         let asked = packet.private_segment_size();
