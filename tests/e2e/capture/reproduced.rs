@@ -204,7 +204,11 @@ fn what_hip_cannot_recreate_is_refused_by_name_and_leaves_nothing() {
         (with(AllocationKind::Ipc), 7, "memory of another process: 12000 bytes at 0x7f3100203000"),
         (with(AllocationKind::Foreign), 7, "memory of another device or library: 12000 bytes"),
         (with(AllocationKind::DeviceExtended), 7, "memory of extended scope: 12000 bytes"),
-        (Captured { buffers: Vec::new(), uncaptured: vec![WORDS..WORDS + 12000], ..base() }, 9, "that arg0 points to"),
+        (
+            Captured { buffers: Vec::new(), uncaptured: std::iter::once(WORDS..WORDS + 12000).collect(), ..base() },
+            9,
+            "that arg0 points to",
+        ),
     ] {
         let run_of = Run::new(built("omniprobe"));
         let file = captured.write(&run_of.file("a.ldcap"));

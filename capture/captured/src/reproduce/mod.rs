@@ -1,7 +1,7 @@
 //! Writes a stand-alone HIP program that launches what was captured, and checks what it computes.
 //!
 //! The program needs no part of this project. HIP chooses where memory is, so that addresses in arguments and in memory are rewritten:
-//! which words those are is decided here ([`fixups`]) and listed in files. What HIP cannot recreate is refused by its name ([`refuse`]).
+//! which words those are is decided here (`fixups`) and listed in files. What HIP cannot recreate is refused by its name (`refuse`).
 
 mod fixups;
 mod kind;
