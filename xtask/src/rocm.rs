@@ -42,14 +42,16 @@ pub const GENERATIONS: &[Generation] = &[
     Generation { version: "7.2.4", suite: "experimental", moving: true, part: StoryChoice::Names(OF_THE_RUNTIME) },
 ];
 
-/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; and those of ROCTx and of the
-/// processor of MI350, which only these suites have.
-const OF_THE_RUNTIME: &[&str] =
-    &["runtime::queues::", "runtime::app_signals::", "runtime::newest::", "log::markers::", "emulator::mi350::"];
 /// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; programs of captures, which are
-/// compiled for each HIP; and those of ROCTx, which only these suites have.
-const OF_THE_RUNTIME: &[&str] =
-    &["runtime::queues::", "runtime::app_signals::", "runtime::newest::", "log::markers::", "capture::reproduced::"];
+/// compiled for each HIP; and those of ROCTx and of the processor of MI350, which only these suites have.
+const OF_THE_RUNTIME: &[&str] = &[
+    "runtime::queues::",
+    "runtime::app_signals::",
+    "runtime::newest::",
+    "log::markers::",
+    "emulator::mi350::",
+    "capture::reproduced::",
+];
 
 /// An unpacked ROCm.
 pub struct Unpacked {
