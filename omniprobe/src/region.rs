@@ -17,7 +17,7 @@ use crate::headings;
 pub(crate) struct RegionArgs {
     /// A region of the capture, by its number or as the only one, instead of single dispatches. With --dispatch N, the steps from
     /// the nearest checkpoint up to that dispatch.
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0", help_heading = headings::DISPATCHES)]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", help_heading = headings::DISPATCHES)]
     region: Option<u64>,
 }
 

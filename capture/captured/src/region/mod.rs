@@ -85,7 +85,7 @@ impl<'r> Region<'r> {
             let found = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
             let expected = match number {
                 Some(number) => format!("a region with the number {number}"),
-                None => "one region, or the number of one (--region N)".to_owned(),
+                None => "one region, or the number of one (--region=N)".to_owned(),
             };
             return Err(CapturedError::Usage { what: reader.path().display().to_string(), expected, found });
         };

@@ -58,9 +58,9 @@ fn commands(options: &Options, found: &Bisection, launched: &Launched) -> Vec<St
     let place = options.target.device.place_words();
     let said = |words: Vec<String>| words.iter().map(shell_word).collect::<Vec<_>>().join(" ");
     let file = options.target.captured.file.display().to_string();
-    let [region, dispatch] = [found.region, launched.dispatch].map(|number| number.to_string());
+    let (region, dispatch) = (format!("--region={}", found.region), launched.dispatch.to_string());
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let extract = words(&["omniprobe", "extract", &file, "--region", &region, "--dispatch", &dispatch, "-o", &one]);
+    let extract = words(&["omniprobe", "extract", &file, &region, "--dispatch", &dispatch, "-o", &one]);
     let then = match found.wanted {
         Wanted::Difference => {
             [words(&["omniprobe", "verify", &one]), options.variant.words(), options.target.words()].concat()
