@@ -395,6 +395,9 @@ fn a_capture_is_described_checked_and_taken_apart() {
     let captured = increment(&harness::arch());
     let info = tool("info", &captured, &[]);
     assert!(info.stdout.contains("dispatch 7: increment, occurrence 1, grid 256x1x1 by 64x1x1"), "{}", info.stdout);
+    let records = json(&tool("info", &captured, &["--llvm"]));
+    let only = serde_json::json!({ "name": "dispatch-7", "kernel": "increment", "time_ns": null, "occurrences": 1 });
+    assert_eq!(records, serde_json::json!({ "total_instances": 1, "instances": [only] }));
     let dump = tool("dump", &captured, &["--format", "jsonl"]);
     let records: Vec<Value> = dump.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<&str> = records.iter().map(|r| r["record"].as_str().unwrap()).collect();
@@ -426,6 +429,23 @@ fn a_capture_is_described_checked_and_taken_apart() {
     let found = on_file(run, "fsck", &damaged, "", &["--repair", "whole.ldcap"]);
     assert_eq!(found.status.code(), Some(2), "{}{}", found.stdout, found.stderr);
     assert!(found.stdout.contains("offset") && found.folder.path().join("whole.ldcap").exists(), "{}", found.stdout);
+}
+
+#[test]
+fn a_report_of_records_has_a_row_for_each_kernel_and_geometry() {
+    let run = Run::hip("memory");
+    let file = run.file("run.ldcap");
+    let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_KERNELS", "^(scale|count)");
+    let captured = run.env("LOGDUR_CAPTURE_DISPATCHES", "1-9").watched().passed();
+    let log = captured.log();
+    let launches = |kernel: &str| log.of_program().into_iter().filter(|row| row.kernel().starts_with(kernel)).count();
+    let said = json(&on_file(Run::new(built("omniprobe")), "info", &file, "", &["--llvm"]));
+    assert_eq!(said["total_instances"], 2, "{said:#}");
+    for (instance, kernel) in said["instances"].as_array().unwrap().iter().zip(["count", "scale"]) {
+        assert!(instance["kernel"].as_str().unwrap().contains(kernel), "{said:#}");
+        assert_eq!(instance["occurrences"], launches(kernel), "{said:#}");
+        assert!(instance["time_ns"].as_u64().unwrap() > 0, "{said:#}");
+    }
 }
 
 #[test]

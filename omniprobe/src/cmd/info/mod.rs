@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Print one JSON object.
     #[arg(long, help_heading = headings::GENERAL)]
     json: bool,
+    /// Print one JSON object with a row for each kernel and geometry, as the report of LLVM's record and replay has them.
+    #[arg(long, conflicts_with = "json", help_heading = headings::GENERAL)]
+    llvm: bool,
 }
 
 /// Says what is in a capture.
@@ -46,7 +49,9 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let has_none = reader.dispatches().is_empty();
     let dispatches = if has_none { Vec::new() } else { options.captured.dispatches(&reader)? };
     let rows = rows(&reader, dispatches);
-    if options.json {
+    if options.llvm {
+        lines([as_records(&reader, &rows).to_string()])?;
+    } else if options.json {
         lines([as_json(&reader, &rows).to_string()])?;
     } else {
         lines(as_text(&reader, &rows))?;
@@ -185,6 +190,30 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
         all.push(format!("note {} {}{about}: {}", note.severity, note.code, note.text));
     }
     all
+}
+
+/// A row for each kernel with one grid, workgroup and LDS, in the order of the first of its dispatches, which names it and has its time.
+/// Source: LLVM's `offload/plugins-nextgen/common/src/RecordReplay.cpp`, where these make an instance of a kernel, and whose report has a
+/// name, the kernel, its time and how often it was met.
+fn as_records(reader: &Reader, rows: &[Row<'_>]) -> Value {
+    let key = |row: &Row<'_>| {
+        let packet = packet(row.dispatch);
+        (symbol(reader, row.dispatch), packet.grid_size(), packet.workgroup_size(), packet.group_segment_size())
+    };
+    let mut instances: Vec<(&Row<'_>, u64)> = Vec::new();
+    for row in rows {
+        match instances.iter_mut().find(|(first, _)| key(first) == key(row)) {
+            Some((_, occurrences)) => *occurrences += 1,
+            None => instances.push((row, 1)),
+        }
+    }
+    let instance = |(first, occurrences): &(&Row<'_>, u64)| {
+        json!({
+            "name": format!("dispatch-{}", first.dispatch.id), "kernel": symbol(reader, first.dispatch),
+            "time_ns": first.duration_ns(), "occurrences": occurrences,
+        })
+    };
+    json!({ "total_instances": instances.len(), "instances": instances.iter().map(instance).collect::<Vec<_>>() })
 }
 
 fn as_json(reader: &Reader, rows: &[Row<'_>]) -> Value {
