@@ -278,6 +278,9 @@ fn whole(reader: &Reader) -> String {
         ended => (None, ended),
     };
     let has = match ended {
+        [] if !reader.records().steps.is_empty() => {
+            format!("{} steps of a region are whole", reader.records().steps.len())
+        }
         [] => "no dispatch is whole".to_owned(),
         [one] => format!("only dispatch {} is whole", name(one)),
         [first, .., last] => format!("{} dispatches are whole, from {} to {}", ended.len(), name(first), name(last)),

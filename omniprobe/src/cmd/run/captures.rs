@@ -97,10 +97,14 @@ pub(crate) fn tell_unfinished(path: &Path, start: SystemTime) {
         let Ok(reader) = Reader::open(&file) else { continue };
         if matches!(reader.end(), End::Unfinished { .. }) {
             let dispatches = reader.dispatches().iter().filter(|dispatch| !reader.is_unended(dispatch)).count();
+            let (what, option) = match reader.records().steps.len() {
+                0 => (format!("{dispatches} dispatches"), ""),
+                steps => (format!("{steps} steps of a region"), " --region"),
+            };
             let word = shell_word(&file);
             tell(format_args!(
-                "{}: not finished, its process was killed or still runs: {dispatches} dispatches are whole so far; `omniprobe info {word}` \
-                 lists them",
+                "{}: not finished, its process was killed or still runs: {what} are whole so far; `omniprobe info {word}{option}` lists \
+                 them",
                 file.display()
             ));
         }
