@@ -7,6 +7,7 @@ and, for some, folders like Triton's own cache with the same kernel compiled oth
 import dataclasses
 import json
 import os
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -67,6 +68,9 @@ def compile_otherwise(folder, case, arch, options):
 def main():
     folder, arch = Path(sys.argv[1]), sys.argv[2]
     folder.mkdir(parents=True, exist_ok=True)
+    # What other sources were compiled to would be one more kernel of a name.
+    for _, name, _, _ in OTHERWISE:
+        shutil.rmtree(folder / name, ignore_errors=True)
     # Said outright, since its default changes between versions.
     options = {"enable_fp_fusion": True}
     cache = os.environ["TRITON_CACHE_DIR"]
