@@ -25,6 +25,10 @@ use super::progress;
 use super::results;
 use crate::headings;
 
+/// With which glibc's dynamic loader ends a process: where a library is missing, and where there is no memory for the data of a thread,
+/// as a layout may leave none (`_dl_fatal_printf`).
+const ENDED_BY_LOADER: u8 = 127;
+
 /// On what dispatches are replayed, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeviceArgs {
@@ -309,9 +313,12 @@ impl DeviceArgs {
             for attempt in self.attempts() {
                 let ran = run(self.command(environment, number, attempt)?, &bar)?;
                 ended = status_of(ran, &name(number));
-                if ended != Exit::Placement as u8 {
+                if ended != Exit::Placement as u8 && ended != ENDED_BY_LOADER {
                     break;
                 }
+            }
+            if ended == ENDED_BY_LOADER {
+                ended = Exit::Environment as u8;
             }
             bar.inc(1);
             ends.push(ended);
