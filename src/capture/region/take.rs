@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use std::{mem, ptr};
 
-use hsa_sys::abi::aql::Packet;
+use hsa_sys::abi::aql::{Packet, vendor};
 use logdur_capture::{Severity, SnapshotId, StepKind};
 use logdur_intercept::Interceptor;
 use logdur_intercept::reaper;
@@ -199,7 +199,8 @@ impl Capture {
             let mut file = lock(&self.file);
             let delta = changed.filter(|_| n + 1 == last);
             file.other_step((kind, &packet), (queue, index), (reached.steps, delta, waited))?;
-            if kind == StepKind::Vendor && !mem::replace(&mut reached.told_of_vendor, true) {
+            let may_write = kind == StepKind::Vendor && packet.setup() as u8 != vendor::BARRIER_VALUE;
+            if may_write && !mem::replace(&mut reached.told_of_vendor, true) {
                 let text =
                     "a packet of the vendor's format was published: what it has written, if anything, is not captured";
                 file.tell_of_region(Severity::Loss, text)?;
