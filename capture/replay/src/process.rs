@@ -6,9 +6,14 @@ use std::path::Path;
 use std::process::Command;
 
 /// Variables of the runtime with which addresses are free to choose: every allocation its own, no pages between, and at any
-/// page.
-const RUNTIME: [(&str, &str); 3] =
-    [("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1"), ("HSA_SVM_GUARD_PAGES", "0"), ("HSA_MAX_VA_ALIGN", "0")];
+/// page. And of glibc's allocator: all threads have the heap of the first one. Heaps of their own would need gaps of addresses,
+/// which a replay fills, and without a heap glibc ends the process.
+const VARIABLES: [(&str, &str); 4] = [
+    ("HSA_DISABLE_FRAGMENT_ALLOCATOR", "1"),
+    ("HSA_SVM_GUARD_PAGES", "0"),
+    ("HSA_MAX_VA_ALIGN", "0"),
+    ("MALLOC_ARENA_MAX", "1"),
+];
 
 /// A command for this program or, with the dynamic loader of another C library and the folders of its libraries, for this
 /// program by that. The first attempt has a layout of addresses that is always the same, and much free; later ones have
@@ -22,7 +27,7 @@ pub fn worker(program: &Path, loader: Option<(&Path, &OsStr)>, attempt: u32) -> 
         }
         None => Command::new(program),
     };
-    command.envs(RUNTIME);
+    command.envs(VARIABLES);
     if attempt == 0 {
         let fixed = || {
             // SAFETY: the call changes flags of the process and no memory. Where it is not allowed, as in some containers,
