@@ -393,6 +393,23 @@ impl Memory {
         all
     }
 
+    /// Passes on what [`led_to`](Memory::led_to) finds for each of some words.
+    pub(crate) fn each_led_to(&self, words: impl Iterator<Item = u64>, mut found: impl FnMut(Allocation)) {
+        let mut last = 0..0;
+        for word in words {
+            // Consecutive addresses often belong to one array.
+            if last.contains(&word) {
+                continue;
+            }
+            for inside in self.led_to(word) {
+                if inside.base < word && word < inside.end() {
+                    last = inside.base + 1..inside.end();
+                }
+                found(inside);
+            }
+        }
+    }
+
     /// The memory that contains an address.
     pub(crate) fn around(&self, address: u64) -> Option<&Allocation> {
         self.live.range(..=address).next_back().map(|(_, a)| a).filter(|a| address < a.end())

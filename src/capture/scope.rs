@@ -89,25 +89,14 @@ impl Gathered<'_, '_> {
         if addresses.peek().is_none() {
             return;
         }
-        let memory = lock(&self.capture.memory);
-        let mut last = 0..0;
-        for word in addresses {
-            // Consecutive addresses often belong to one array.
-            if last.contains(&word) {
-                continue;
+        lock(&self.capture.memory).each_led_to(addresses, |inside| {
+            if !links.contains(&inside.base) {
+                links.push(inside.base);
             }
-            for inside in memory.led_to(word) {
-                if inside.base < word && word < inside.end() {
-                    last = inside.base + 1..inside.end();
-                }
-                if !links.contains(&inside.base) {
-                    links.push(inside.base);
-                }
-                if follow.known.insert(inside.base) {
-                    self.all.push(inside);
-                }
+            if follow.known.insert(inside.base) {
+                self.all.push(inside);
             }
-        }
+        });
     }
 
     /// Remembers the end of a piece, for the next one.

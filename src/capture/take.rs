@@ -165,36 +165,13 @@ impl Capture {
         let _held = self.copies.hold();
         let patience = Patience::until(end, self.limits.stall);
         stalled.drain(&self.copies, patience).map_err(|_| or_held(Untaken::Busy(self.limits.stall)))?;
-        let packet = ring.slot(target.index).read();
-        let kernel = self.kernels.by_number(self.kernels.number(packet.kernel_object()));
-        let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
-        let agent = interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
-        let unannounced = if interceptor.api().retries_faults(agent) {
-            unannounced::enter(&mut lock(&self.memory), &kernarg.bytes)
-        } else {
-            Vec::new()
-        };
-        let reading = reading.get_or_insert_with(|| Reading { reader: lock(&self.reader), not_freed: None });
-        if reading.reader.is_none() {
-            *reading.reader = Some(Reader::new(interceptor.api())?);
-        }
+        let mut taken = self.held(interceptor, target, ring, scope);
+        let reading = self.reading(interceptor, reading)?;
         let latest = lock(&self.file).latest();
-        let replacement = self.variables.and_then(|of| of.with_own_variables(packet.kernel_object()));
-        let wanted = Wanted { scope, agent: queue.agent, kernarg: &kernarg.bytes, replacement, end };
+        let replacement = self.variables.and_then(|of| of.with_own_variables(taken.packet.kernel_object()));
+        let wanted = Wanted { scope, agent: queue.agent, kernarg: &taken.kernarg.bytes, replacement, end };
         let before = self.snapshot(interceptor, reading, &wanted, latest)?;
-        let mut taken = Taken {
-            target: (queue, target.index, target.occurrence),
-            packet,
-            kernarg,
-            before,
-            after: None,
-            scope,
-            ran: packet.kernel_object(),
-            id: 0,
-            ticks: None,
-            held: Duration::ZERO,
-            unannounced,
-        };
+        taken.before = before;
         // What is known of it stays in the file, if it brings the process down.
         taken.id = interceptor.records.header().next_id().load(Ordering::Relaxed);
         lock(&self.file).begun(interceptor, &taken)?;
@@ -209,6 +186,51 @@ impl Capture {
             interceptor.notice(format!("capture: {what}"));
         }
         Ok(())
+    }
+
+    /// What is known of a dispatch that is held, with everything at rest.
+    pub(super) fn held(
+        &self,
+        interceptor: &'static Interceptor,
+        target: &Target,
+        ring: &Ring,
+        scope: CaptureScope,
+    ) -> Taken {
+        let packet = ring.slot(target.index).read();
+        let kernel = self.kernels.by_number(self.kernels.number(packet.kernel_object()));
+        let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
+        let agent = interceptor.agent(target.queue.agent).map_or(0, |agent| agent.agent.handle);
+        let unannounced = if interceptor.api().retries_faults(agent) {
+            unannounced::enter(&mut lock(&self.memory), &kernarg.bytes)
+        } else {
+            Vec::new()
+        };
+        Taken {
+            target: (target.queue, target.index, target.occurrence),
+            packet,
+            kernarg,
+            before: None,
+            after: None,
+            scope,
+            ran: packet.kernel_object(),
+            id: 0,
+            ticks: None,
+            held: Duration::ZERO,
+            unannounced,
+        }
+    }
+
+    /// The reader, which is made if there is none.
+    pub(super) fn reading<'a, 'r>(
+        &'a self,
+        interceptor: &'static Interceptor,
+        reading: &'r mut Option<Reading<'a>>,
+    ) -> Result<&'r mut Reading<'a>, Untaken> {
+        let reading = reading.get_or_insert_with(|| Reading { reader: lock(&self.reader), not_freed: None });
+        if reading.reader.is_none() {
+            *reading.reader = Some(Reader::new(interceptor.api())?);
+        }
+        Ok(reading)
     }
 
     /// Lets the one dispatch run. False when its memory afterwards would say nothing.

@@ -133,22 +133,11 @@ fn led_to(capture: &Capture, (first, end): (u64, u64), bytes: &[u8]) -> Vec<Allo
     if addresses.peek().is_none() {
         return found;
     }
-    let memory = lock(&capture.memory);
-    let mut last = 0..0;
-    for word in addresses {
-        // Consecutive addresses often belong to one array.
-        if last.contains(&word) {
-            continue;
+    lock(&capture.memory).each_led_to(addresses, |inside| {
+        if !found.contains(&inside) {
+            found.push(inside);
         }
-        for inside in memory.led_to(word) {
-            if inside.base < word && word < inside.end() {
-                last = inside.base + 1..inside.end();
-            }
-            if !found.contains(&inside) {
-                found.push(inside);
-            }
-        }
-    }
+    });
     found
 }
 

@@ -1,7 +1,7 @@
 //! Taking the steps of a region, and ending it.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{mem, ptr};
 
 use hsa_sys::abi::aql::{Packet, vendor};
@@ -15,16 +15,14 @@ use logdur_system::lock;
 use super::reach::{Delta, Whole};
 use super::{Other, Reached, Region};
 use crate::capture::copies::Written;
-use crate::capture::file::{Over, Read, Taken};
+use crate::capture::file::{Over, Read};
 use crate::capture::hold::Patience;
 use crate::capture::host_access::HostMappings;
-use crate::capture::kernarg::Kernarg;
 use crate::capture::memory::{Allocation, Kind};
-use crate::capture::read::Reader;
 use crate::capture::scope::words;
 use crate::capture::stall::Stalled;
 use crate::capture::take::{Reading, Untaken};
-use crate::capture::{Capture, Target, unannounced};
+use crate::capture::{Capture, Target};
 
 /// The variable that, if it is 0, keeps HIP from writing a GPU's memory through the aperture. Source: ROCclr's `flags.hpp`.
 const WITHOUT_APERTURE: &str = "ROC_ENABLE_LARGE_BAR";
@@ -122,31 +120,11 @@ impl Capture {
             reached.has_begun = true;
         }
         self.write_others(region, reached, None)?;
-        let packet = ring.slot(target.index).read();
-        let kernel = self.kernels.by_number(self.kernels.number(packet.kernel_object()));
-        let kernarg = Kernarg::of(&packet, kernel.and_then(|k| k.kernel.kernarg_size), &lock(&self.memory));
-        let agent = interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
-        let unannounced = if interceptor.api().retries_faults(agent) {
-            unannounced::enter(&mut lock(&self.memory), &kernarg.bytes)
-        } else {
-            Vec::new()
-        };
+        let mut taken = self.held(interceptor, target, ring, CaptureScope::Reachable);
         let reading = self.reading(interceptor, reading)?;
-        let roots = self.roots(agent, &packet, &kernarg.bytes);
-        let before = self.delta(interceptor, reached, reading, roots, end)?;
-        let mut taken = Taken {
-            target: (queue, target.index, target.occurrence),
-            packet,
-            kernarg,
-            before,
-            after: None,
-            scope: CaptureScope::Reachable,
-            ran: packet.kernel_object(),
-            id: 0,
-            ticks: None,
-            held: Duration::ZERO,
-            unannounced,
-        };
+        let agent = interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
+        let roots = self.roots(agent, &taken.packet, &taken.kernarg.bytes);
+        taken.before = self.delta(interceptor, reached, reading, roots, end)?;
         if !self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)? {
             return Err(Untaken::Endless(self.limits.stall));
         }
@@ -170,19 +148,6 @@ impl Capture {
             }
         }
         Ok(())
-    }
-
-    /// The reader, which is made if there is none.
-    fn reading<'a, 'r>(
-        &'a self,
-        interceptor: &'static Interceptor,
-        reading: &'r mut Option<Reading<'a>>,
-    ) -> Result<&'r mut Reading<'a>, Untaken> {
-        let reading = reading.get_or_insert_with(|| Reading { reader: lock(&self.reader), not_freed: None });
-        if reading.reader.is_none() {
-            *reading.reader = Some(Reader::new(interceptor.api())?);
-        }
-        Ok(reading)
     }
 
     /// Writes packets that are no dispatches and were published since the last step, and what has changed before the last of them.

@@ -18,7 +18,7 @@ use logdur_captured::regions::PAGE;
 use logdur_captured::verify::{Buffer, Judged};
 use logdur_captured::{Called, CapturedDispatch, Code, buffers, extent, kernarg, name, nearest};
 use logdur_kernel_cache::{Kernarg, LdsPointers, PacketFacts};
-pub(crate) use replays::{LoadedVariant, WHOLE};
+pub(crate) use replays::LoadedVariant;
 
 use crate::contents::{Around, Contents};
 use crate::device::{self, CodePlace, Device, Load, Times};

@@ -10,7 +10,15 @@ use crate::placed::Pages;
 
 /// Memory of a dispatch that is looked at as a whole after every replay. Of more, after the first replays of each kernel; then
 /// only what is known to change.
-pub(crate) const WHOLE: u64 = 64 << 20;
+const WHOLE: u64 = 64 << 20;
+
+impl LoadedDispatch<'_> {
+    /// What a launch has changed, looked for after all memory was `looked` at so often, which is counted.
+    pub(crate) fn pages(&mut self, looked: &mut u32) -> Result<Pages> {
+        *looked += 1;
+        if *looked <= COMPARED || self.bytes().0 <= WHOLE { self.changed() } else { self.changed_of_known() }
+    }
+}
 
 /// Replays on a stage.
 pub(crate) struct LoadedVariant<'s, 'c> {
@@ -42,12 +50,12 @@ impl<'s, 'c> LoadedVariant<'s, 'c> {
         self.is_at_own
     }
 
-    fn replay(&mut self, launch: &Launch, looked: usize) -> Result<(Pages, Times)> {
-        self.is_at_own = looked == 0;
+    fn replay(&mut self, launch: &Launch, is_own: bool) -> Result<(Pages, Times)> {
+        self.is_at_own = is_own;
         // What a launch changes is not known before one was looked at.
         self.loaded.restore()?;
         // Another kernel may not change what the application's own leaves alone.
-        let records = looked == 0 && self.other.is_some() && self.loaded.wants_stores();
+        let records = is_own && self.other.is_some() && self.loaded.wants_stores();
         if records {
             self.loaded.record_stores();
         }
@@ -56,20 +64,13 @@ impl<'s, 'c> LoadedVariant<'s, 'c> {
             let captured = self.loaded.captured;
             self.loaded.take_stores(&[launch.other.as_ref().unwrap_or(&captured.original)])?;
         }
-        let (all, _) = self.loaded.bytes();
-        let looks = self.looked.get_mut(looked);
-        let whole = looks.is_some_and(|looks| {
-            *looks += 1;
-            *looks <= COMPARED
-        });
-        let pages = if whole || all <= WHOLE { self.loaded.changed()? } else { self.loaded.changed_of_known()? };
-        Ok((pages, times))
+        Ok((self.loaded.pages(&mut self.looked[usize::from(!self.is_at_own)])?, times))
     }
 }
 
 impl Replays for LoadedVariant<'_, '_> {
     fn own(&mut self) -> Result<Pages> {
-        let (pages, times) = self.replay(self.own, 0)?;
+        let (pages, times) = self.replay(self.own, true)?;
         if self.other.is_none() {
             self.times.push(times);
         }
@@ -77,7 +78,7 @@ impl Replays for LoadedVariant<'_, '_> {
     }
 
     fn other(&mut self) -> Result<Pages> {
-        let (pages, times) = self.replay(self.other.unwrap_or(self.own), 1)?;
+        let (pages, times) = self.replay(self.other.unwrap_or(self.own), false)?;
         self.times.push(times);
         Ok(pages)
     }

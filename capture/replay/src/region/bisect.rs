@@ -15,7 +15,7 @@ use super::run::{LoadedPart, Side};
 use super::{Launched, Options, Replaced};
 use crate::device::Description;
 use crate::error::{ReplayError, Result};
-use crate::loaded::{COMPARED, LoadedDispatch, Variant, WHOLE};
+use crate::loaded::{COMPARED, LoadedDispatch, Variant};
 use crate::placed::Pages;
 
 /// What is looked for.
@@ -93,7 +93,7 @@ pub fn bisect(part: &CapturedPart<'_>, options: &Options, wanted: Wanted) -> Res
 
 /// The pages that are not as at the beginning of the part. Of much memory, only those that whole replays were seen to change.
 fn pages(loaded: &mut LoadedDispatch<'_>) -> Result<Pages> {
-    if loaded.bytes().0 <= WHOLE { loaded.changed() } else { loaded.changed_of_known() }
+    loaded.pages(&mut { COMPARED })
 }
 
 /// What is in each page after each dispatch, by its number among the steps: those pages whose hash is another than after the one before.

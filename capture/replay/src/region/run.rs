@@ -9,7 +9,7 @@ use logdur_captured::verify::{BufferReport, Judged, Score};
 use super::{Launched, PartTimes, Replaced, mask_limit};
 use crate::error::{ReplayError, Result};
 use crate::judge::Replays;
-use crate::loaded::{COMPARED, Launch, LoadedDispatch, Variant, WHOLE};
+use crate::loaded::{Launch, LoadedDispatch, Variant};
 use crate::placed::{Pages, Placed, PlacedRange};
 use crate::setup::Setup;
 
@@ -228,10 +228,10 @@ impl<'s, 'c> PartReplays<'s, 'c> {
         PartReplays { loaded, own, other, looked: [0; 2], times: Vec::new() }
     }
 
-    fn replay(&mut self, side: &Side, looked: usize) -> Result<(Pages, PartTimes)> {
+    fn replay(&mut self, side: &Side, is_own: bool) -> Result<(Pages, PartTimes)> {
         self.loaded.restore()?;
         // Other kernels may not change what the application's own leave alone.
-        let records = looked == 0 && self.other.is_some() && self.loaded.loaded.wants_stores();
+        let records = is_own && self.other.is_some() && self.loaded.loaded.wants_stores();
         if records {
             self.loaded.loaded.record_stores();
         }
@@ -240,21 +240,13 @@ impl<'s, 'c> PartReplays<'s, 'c> {
             let codes: Vec<&Code> = self.loaded.part.kernels.iter().map(|kernel| &*kernel.original).collect();
             self.loaded.loaded.take_stores(&codes)?;
         }
-        let (all, _) = self.loaded.loaded.bytes();
-        let looks = self.looked.get_mut(looked);
-        let whole = looks.is_some_and(|looks| {
-            *looks += 1;
-            *looks <= COMPARED
-        });
-        let loaded = &mut self.loaded.loaded;
-        let pages = if whole || all <= WHOLE { loaded.changed()? } else { loaded.changed_of_known()? };
-        Ok((pages, times))
+        Ok((self.loaded.loaded.pages(&mut self.looked[usize::from(!is_own)])?, times))
     }
 }
 
 impl Replays for PartReplays<'_, '_> {
     fn own(&mut self) -> Result<Pages> {
-        let (pages, times) = self.replay(self.own, 0)?;
+        let (pages, times) = self.replay(self.own, true)?;
         if self.other.is_none() {
             self.times.push(times);
         }
@@ -262,7 +254,7 @@ impl Replays for PartReplays<'_, '_> {
     }
 
     fn other(&mut self) -> Result<Pages> {
-        let (pages, times) = self.replay(self.other.unwrap_or(self.own), 1)?;
+        let (pages, times) = self.replay(self.other.unwrap_or(self.own), false)?;
         self.times.push(times);
         Ok(pages)
     }
