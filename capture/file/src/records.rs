@@ -385,7 +385,7 @@ fields! {
         2 sequence: u64,
         /// What it is.
         3 kind: StepKind,
-        /// Memory that is written before it: what the region reaches for the first time, and what the host, or a copy that is no step, has changed since the step before. The snapshot has no parent, and no other memory.
+        /// Memory that is written before it: what the region reaches for the first time, and the bytes that changed since the step before: by the host, or by a copy that is no step. The snapshot has no parent, and no other memory.
         4 delta: Option<SnapshotId>,
         /// How it is known what the host has changed.
         5 evidence: Evidence,
