@@ -9,6 +9,7 @@ mod layouts;
 mod mutants;
 pub(crate) mod mutations;
 mod region;
+mod region_of_a_program;
 mod stacks;
 mod tune;
 pub(crate) mod verify;

@@ -1,0 +1,117 @@
+//! A captured stretch of a real program, replayed: with what it lacks or has changed, it does not pass.
+
+use std::path::{Path, PathBuf};
+
+use logdur_capture::{Checkpoint, CodeObject, Options, Reader, RegionEnd, Step, Writer};
+
+use super::region::{Bytes, memory, snapshot, text};
+use super::verify::{ended, on_file};
+use crate::support::harness::{self, Run, built};
+
+/// From the first kernel of the program `stretch` to its last one.
+const STRETCH: &str = "kernel:^step$@1..kernel:^last$@2";
+
+/// Writes a capture once more, with the deltas of steps changed by their numbers.
+fn rewritten(reader: &Reader, path: &Path, change: impl Fn(u64, &mut Bytes)) -> PathBuf {
+    type Write<'a> = Box<dyn FnOnce(&mut Writer) + 'a>;
+    let records = reader.records();
+    let mut all: Vec<(u64, Write<'_>)> = Vec::new();
+    macro_rules! kept {
+        ($($list:ident $write:ident),*) => { $(
+            for record in &records.$list {
+                all.push((record.place.sequence, Box::new(move |writer: &mut Writer| writer.$write(record).unwrap())));
+            }
+        )* };
+    }
+    kept!(sessions session, agents agent, loaded loaded, kernels kernel, allocations allocation, globals global, queues queue);
+    kept!(regions region, notes note);
+    for freed in &records.freed {
+        all.push((freed.place.sequence, Box::new(move |writer: &mut Writer| writer.freed(freed.base).unwrap())));
+    }
+    for code in &records.code_objects {
+        let bytes = reader.code_object(code.id).unwrap();
+        let about = CodeObject { extents: Vec::new(), ..code.value.clone() };
+        let write = move |writer: &mut Writer| {
+            writer.code_object(&about, &bytes).unwrap();
+        };
+        all.push((code.place.sequence, Box::new(write)));
+    }
+    let change = &change;
+    for step in &records.steps {
+        let write = move |writer: &mut Writer| {
+            let mut delta = step.delta.map_or_else(Vec::new, |id| memory(reader, id));
+            change(step.sequence, &mut delta);
+            delta.retain(|(_, bytes)| !bytes.is_empty());
+            let delta = (!delta.is_empty()).then(|| snapshot(writer, &delta));
+            writer.step(&Step { delta, ..step.value.clone() }).unwrap();
+        };
+        all.push((step.place.sequence, Box::new(write)));
+    }
+    for checkpoint in &records.checkpoints {
+        let write = move |writer: &mut Writer| {
+            let snapshot = snapshot(writer, &memory(reader, checkpoint.snapshot));
+            writer.checkpoint(&Checkpoint { snapshot, ..checkpoint.value.clone() }).unwrap();
+        };
+        all.push((checkpoint.place.sequence, Box::new(write)));
+    }
+    for end in &records.region_ends {
+        let write = move |writer: &mut Writer| {
+            let after = end.after.map(|after| snapshot(writer, &memory(reader, after)));
+            writer.region_end(&RegionEnd { after, ..end.value.clone() }).unwrap();
+        };
+        all.push((end.place.sequence, Box::new(write)));
+    }
+    all.sort_by_key(|(sequence, _)| *sequence);
+    let mut writer = Writer::create(path, &Options::default()).unwrap();
+    all.into_iter().for_each(|(_, write)| write(&mut writer));
+    writer.finish().unwrap();
+    path.to_owned()
+}
+
+#[test]
+fn a_stretch_of_a_program_is_replayed_and_a_write_of_the_host_that_is_lost_or_flipped_does_not_pass() {
+    let run = Run::hip("stretch");
+    let keep = Run::new(built("omniprobe"));
+    let file = keep.file("run.ldcap");
+    let options = ["--capture", file.to_str().unwrap(), "--capture-region", STRETCH, "--capture-checkpoints", "4"];
+    run.probed(&[&options[..], &["-l", "/dev/null"]].concat()).passed();
+    let verify = |file: &Path, options: &[&str]| {
+        let run = Run::new(built("omniprobe"));
+        on_file(run, "verify", file, &harness::arch(), &[&["--region"], options].concat())
+    };
+    for options in [&["--backend", "emu"][..], &[]] {
+        let outcome = verify(&file, options);
+        ended(&outcome, "PASS (qualified)", 0);
+        assert!(outcome.stdout.matches("PASS").count() > 1, "{}", text(&outcome));
+        assert!(!outcome.stdout.contains("relocated"), "{}", text(&outcome));
+    }
+    let reader = Reader::open(&file).unwrap();
+    let emu = ["--backend", "emu"];
+    let same = rewritten(&reader, &keep.file("same.ldcap"), |_, _| ());
+    ended(&verify(&same, &emu), "PASS (qualified)", 0);
+    // What the host has written into memory that the region had reached before, step by step.
+    let mut reached: Vec<std::ops::Range<u64>> = Vec::new();
+    let mut written = Vec::new();
+    for step in &reader.records().steps {
+        for (at, bytes) in step.delta.map_or_else(Vec::new, |id| memory(&reader, id)) {
+            if reached.iter().any(|range| range.contains(&at)) {
+                written.push((step.sequence, at));
+            }
+            reached.push(at..at + bytes.len() as u64);
+        }
+    }
+    assert!(!written.is_empty(), "{reached:x?}");
+    for (step, at) in written.into_iter().take(4) {
+        let lost = rewritten(&reader, &keep.file("lost.ldcap"), |sequence, delta| {
+            delta.retain(|(start, _)| sequence != step || *start != at);
+        });
+        let flipped = rewritten(&reader, &keep.file("flipped.ldcap"), |sequence, delta| {
+            let found = delta.iter_mut().find(|(start, _)| sequence == step && *start == at);
+            found.into_iter().for_each(|(_, bytes)| bytes[0] ^= 1);
+        });
+        for changed in [lost, flipped] {
+            let outcome = verify(&changed, &emu);
+            assert!(!outcome.status.success(), "step {step}, {at:#x}: {}", text(&outcome));
+        }
+    }
+}
