@@ -43,7 +43,8 @@ pub const GENERATIONS: &[Generation] = &[
 ];
 
 /// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; programs of captures, which are
-/// compiled for each HIP; and those of ROCTx and of the processor of MI350, which only these suites have.
+/// compiled for each HIP; checks of code that each compiler writes otherwise; and those of ROCTx and of the processor of MI350, which only
+/// these suites have.
 const OF_THE_RUNTIME: &[&str] = &[
     "runtime::queues::",
     "runtime::app_signals::",
@@ -51,6 +52,7 @@ const OF_THE_RUNTIME: &[&str] = &[
     "log::markers::",
     "emulator::mi350::",
     "capture::reproduced::",
+    "analyze::ordered::",
 ];
 
 /// An unpacked ROCm.

@@ -360,7 +360,7 @@ fn a_replay_is_logged_and_captured_like_any_application() {
     let [first, again] = ["first.ldcap", "again.%p.ldcap"].map(|name| folder.path().join(name));
     let [first, again] = [&first, &again].map(|path| path.to_str().unwrap());
     Run::hip("swaps").args(["plain"]).probed(&["--capture", first, "--capture-kernels", "^plain$"]).passed();
-    let run = Run::new(built("omniprobe")).args(["verify", first]);
+    let run = Run::new(built("omniprobe")).args(["verify", first]).args(harness::rocm_option());
     let log = run.file("log.csv");
     let run = run.probed(&["-l", log.to_str().unwrap(), "--capture", again, "--capture-kernels", "^plain$"]);
     // Packets are compared only where no tool changes them.

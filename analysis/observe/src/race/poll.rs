@@ -1,5 +1,7 @@
 //! Loads that a loop does again until their value changes: compilers make them of atomic loads that no bit of the instruction tells.
 
+use std::collections::HashSet;
+
 use amdgpu_emu::isa::Decoder;
 use amdgpu_emu::isa::inst::Inst;
 use amdgpu_emu::isa::op::{Access, Flags};
@@ -11,28 +13,31 @@ use amdgpu_emu::observer::Step;
 /// Instructions that are looked at, behind a load or in a loop.
 const MOST: usize = 96;
 
-/// True for a load that is done again in a loop at the same address, with no write and no barrier in the loop; or right before such a
-/// loop.
+/// True for a load that is done again in a loop at the same address, with no write and no barrier in the loop; or before such a loop,
+/// with no write and no barrier on a way to it: compilers take the first turn out of a loop.
 #[cold]
 pub(crate) fn is_poll(step: &Step<'_>) -> bool {
     if !matches!(step.inst.op.access, Access::Load(..)) {
         return false;
     }
     let (mut view, decoder) = (View::new(step.space.clone()), Decoder::new(step.wave.arch));
-    let mut at = step.pc;
-    for _ in 0..MOST {
-        let Some(inst) = decoded(&mut view, &decoder, at) else { return false };
+    let (mut open, mut seen) = (vec![step.pc], HashSet::new());
+    while let Some(at) = open.pop() {
+        if seen.len() >= MOST || !seen.insert(at) {
+            continue;
+        }
+        let Some(inst) = decoded(&mut view, &decoder, at) else { continue };
         if at != step.pc && (is_write(&inst) || inst.op.flags.has(Flags::BARRIER)) {
-            return false;
+            continue;
         }
         let next = at.wrapping_add(inst.size.into());
         match inst.target(at) {
             // A loop: of this load, or behind it of another one of the same address.
-            Some(first) if first <= at => return polls(&mut view, &decoder, first..next, step.inst),
-            Some(target) if !inst.falls_through() => at = target,
-            None if !inst.falls_through() => return false,
-            _ => at = next,
+            Some(first) if first <= at && polls(&mut view, &decoder, first..next, step.inst) => return true,
+            Some(first) if first <= at => {}
+            target => open.extend(target),
         }
+        open.extend(inst.falls_through().then_some(next));
     }
     false
 }
