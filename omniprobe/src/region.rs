@@ -5,8 +5,9 @@ use clap::Args;
 use logdur_capture::{Placed, Reader};
 use logdur_captured::CapturedError;
 use logdur_captured::region::{CapturedPart, Part, Region};
+use logdur_replay::region::Together;
 use omniprobe_exit::Exit;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::captured::{Captured, opened};
 use super::worker::{DeviceArgs, TargetArgs, VariantArgs};
@@ -19,6 +20,15 @@ pub(crate) struct RegionArgs {
     /// the nearest checkpoint up to that dispatch.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", help_heading = headings::DISPATCHES)]
     region: Option<u64>,
+}
+
+/// In which order the steps of a region run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OrderArgs {
+    /// Run the steps of the region beside each other, on as many queues as the application had, as far as what they depended on in the
+    /// application allows. Without it, they run one after the other.
+    #[arg(long, requires = "region", help_heading = headings::REPLAY)]
+    pub(crate) concurrent: bool,
 }
 
 impl RegionArgs {
@@ -54,6 +64,17 @@ pub(crate) fn parts(
 /// How a part is called in messages.
 pub(crate) fn name(region: u64, part: &Part) -> String {
     format!("region {region}, {}", part.steps())
+}
+
+/// How steps ran beside each other, in words.
+pub(crate) fn beside(together: &Together, steps: u64) -> String {
+    let Together { queues, most, alone } = together;
+    format!("  concurrent: {queues} queues, up to {most} dispatches at a time, {alone} of {steps} steps alone")
+}
+
+/// The same, for programs.
+pub(crate) fn beside_json(together: Together) -> Value {
+    json!({ "queues": together.queues, "most_in_flight": together.most, "steps_alone": together.alone })
 }
 
 /// What is done with the parts of a region.

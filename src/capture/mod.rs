@@ -143,7 +143,7 @@ impl HoldQueue for Capture {
                 Some(region) if packet.is_dispatch() => {
                     let choice = self.choose(interceptor, region, &packet, is_stopped);
                     is_wanted = choice == Choice::Step;
-                    waited = region.waited(queue);
+                    waited = region.waited(queue, index);
                     (choice != Choice::Passes).then(|| self.selection.count(self.kernels, queue.agent, &packet))
                 }
                 Some(region) => {
@@ -165,6 +165,16 @@ impl HoldQueue for Capture {
             return true;
         }
         false
+    }
+
+    fn sees_written(&self) -> bool {
+        self.region.as_ref().is_some_and(|region| !region.is_over())
+    }
+
+    fn written(&self, queue: &'static Queue, ring: &'static Ring, packets: Range<u64>) {
+        if let Some(region) = &self.region {
+            region.written(queue, ring, packets);
+        }
     }
 
     fn cannot_hold(&self, interceptor: &Interceptor, queue: u64) {

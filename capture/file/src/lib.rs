@@ -62,7 +62,7 @@ pub use pack::Compress;
 pub use page::page;
 pub use reader::Reader;
 pub use records::{
-    Agent, Allocation, AllocationKind, Begun, Checkpoint, CodeObject, Completed, Dispatch, Evidence, FREED,
+    Agent, Allocation, AllocationKind, Begun, Changed, Checkpoint, CodeObject, Completed, Dispatch, Evidence, FREED,
     FramePosition, Freed, Global, KERNARG_EXTENT, Kernel, Loaded, Note, Packet, Placed, Property, Queue, Record,
     Records, Region, RegionEnd, Scope, Session, Severity, Snapshot, SnapshotId, Step, StepKind, UNANNOUNCED, UNTAKEN,
 };

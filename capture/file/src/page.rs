@@ -2,7 +2,7 @@
 
 use crate::frame::STRUCTURAL;
 use crate::header::{MAJOR, MINOR};
-use crate::records::{AllocationKind, Completed, Evidence, Property, RECORDS, Scope, Severity, StepKind};
+use crate::records::{AllocationKind, Changed, Completed, Evidence, Property, RECORDS, Scope, Severity, StepKind};
 use crate::value::{FieldRow, Fields};
 
 const PROSE: &str = include_str!("format.md");
@@ -17,7 +17,7 @@ pub fn page() -> String {
     for (number, name, _, rows) in RECORDS {
         records += &table(&format!("{name} (type {number})"), rows);
     }
-    for (name, rows) in [("Property", Property::ROWS), ("Completed", Completed::ROWS)] {
+    for (name, rows) in [("Property", Property::ROWS), ("Completed", Completed::ROWS), ("Changed", Changed::ROWS)] {
         records += &table(&format!("{name} (a part of other records)"), rows);
     }
     let mut numbers = String::new();

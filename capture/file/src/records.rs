@@ -367,6 +367,18 @@ fields! {
         3 scope: Scope,
         /// The agent of its first dispatch.
         4 agent: u64,
+        /// True if `waited` of each step has all that it depended on in other queues. Otherwise steps are done in their order.
+        5 has_dependencies: bool,
+    }
+
+    /// Memory that a dispatch has changed.
+    Changed {
+        /// The first address of the allocation.
+        1 base: u64,
+        /// How many bytes it has.
+        2 bytes: u64,
+        /// The BLAKE3 hash of all of its bytes after the dispatch.
+        3 id: Id,
     }
 
     /// How far a queue had come.
@@ -405,10 +417,14 @@ fields! {
         12 bytes: u64,
         /// Of a fill: the 4 bytes that are repeated.
         13 value: u32,
-        /// How far other queues had come when it was given to its queue: it may depend on that, and on no later packet of them.
+        /// How far other queues had come when the host rang the doorbell for it. Of a barrier also how far they come to complete the signals that it waits for. It may depend on that, and on no later packet of them.
         14 waited: Vec<Completed>,
         /// For how long its queue was held for the capture, in nanoseconds; 0 if it is not known.
         15 held_ns: u64,
+        /// Of a dispatch, if that was asked for: each allocation that is not as it was before the step, its delta included.
+        16 changed: Vec<Changed>,
+        /// True if `changed` is all that changed.
+        17 has_changed: bool,
     }
 
     /// All memory that a region has reached, after a step.
@@ -461,7 +477,7 @@ pub const FREED: &str = "freed";
 /// The code of notes about dispatches that were chosen and not captured.
 pub const UNTAKEN: &str = "untaken";
 
-nested! { Property Dispatch Completed }
+nested! { Property Dispatch Completed Changed }
 
 records! {
     /// The process that is captured, and with what.

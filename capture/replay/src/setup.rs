@@ -23,6 +23,8 @@ pub struct Setup {
     pub relocate: bool,
     /// Code must be at its address, too. Without that, code whose address cannot be had is loaded elsewhere, which is said.
     pub exact: bool,
+    /// Steps of a region run beside each other, on as many queues as the application had, as far as what they depended on allows.
+    pub concurrent: bool,
     /// How long a launch may take; `None` is as [`CapturedDispatch::limit`](logdur_captured::CapturedDispatch::limit) says.
     pub limit: Option<Duration>,
     /// What buffers are made of, and what is near enough.

@@ -84,7 +84,7 @@ impl Api {
     /// When the runtime has no such functions.
     ///
     /// # Safety
-    /// What the packet refers to stays there until it is complete, and every packet before it is complete.
+    /// What the packet refers to stays there until it is complete, and fewer packets than the ring has slots, which are 64, are not complete.
     pub unsafe fn submit(&self, queue: &OwnQueue, packet: &Packet) -> Result<()> {
         // SAFETY: the queue was made by `own_queue`, and queues begin with this structure.
         let fields = unsafe { &*queue.queue };

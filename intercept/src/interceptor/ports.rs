@@ -87,6 +87,14 @@ pub trait HoldQueue: Sync {
         packets: Range<u64>,
     ) -> bool;
 
+    /// True if [`written`](HoldQueue::written) is to be called.
+    fn sees_written(&self) -> bool {
+        false
+    }
+
+    /// Packets of a queue are written, and the doorbell was rung: each once, also those behind a packet that is held.
+    fn written(&self, _queue: &'static Queue, _ring: &'static Ring, _packets: Range<u64>) {}
+
     /// A queue is watched in a way in which it cannot be held.
     fn cannot_hold(&self, interceptor: &Interceptor, queue: u64);
 }

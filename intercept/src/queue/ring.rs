@@ -10,6 +10,7 @@
 //! A packet's header is loaded with acquire, which makes the rest of the packet visible; the real index is stored with
 //! release, before the doorbell.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -73,6 +74,8 @@ pub struct Ring {
     pub doorbell: u64,
     /// The index up to which packets are counted that passed unseen; written by the lock's holder.
     pub counted: AtomicU64,
+    /// The end of the packets that a feature has seen; written by the lock's holder.
+    seen: AtomicU64,
     /// How often the runtime has handed the queue out.
     pub owners: AtomicU64,
     /// The end of the packets that a doorbell was rung for while another thread was at work on the queue, or that had to wait.
@@ -129,6 +132,7 @@ impl Ring {
             bypassed: AtomicBool::new(false),
             doorbell: fields.doorbell_signal.handle,
             counted: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             owners: AtomicU64::new(1),
             rung: AtomicU64::new(0),
             noted: None,
@@ -290,12 +294,25 @@ impl Ring {
     /// Where packets end that may be published: the virtual index, the first slot that may still hold an old packet, or one that
     /// is held. `room` is the end of the slots known to be consumed, found anew when it is reached.
     pub fn limit(&self, room: &mut u64) -> u64 {
+        self.limit_of_written(room).min(self.hold.limit())
+    }
+
+    /// The same, whatever is held.
+    fn limit_of_written(&self, room: &mut u64) -> u64 {
         let reserved = self.write_index.load(Ordering::Acquire);
         if reserved > *room {
             // Producers reserve first and wait for room afterwards: the index may be ahead of the slots.
             *room = self.read_index() + u64::from(self.size);
         }
-        reserved.min(*room).min(self.hold.limit())
+        reserved.min(*room)
+    }
+
+    /// The packets that are complete and were not given out here before.
+    pub(crate) fn newly_written(&self, room: &mut u64) -> Range<u64> {
+        let first = self.seen.load(Ordering::Relaxed).max(self.published.load(Ordering::Relaxed));
+        let (end, _) = self.ready(first, self.limit_of_written(room));
+        self.seen.store(end, Ordering::Relaxed);
+        first..end
     }
 
     /// Where the packets from `first` on end that are complete: the first slot that no packet has been written into, or `limit`.

@@ -338,6 +338,12 @@ fn publish(
     }
     let mut limit = ring.limit(&mut publisher.room);
     if let Some((interceptor, feature)) = interceptor.and_then(|i| Some((i, i.ports.hold?))) {
+        if feature.sees_written() {
+            let written = ring.newly_written(&mut publisher.room);
+            if !written.is_empty() {
+                guard((), || feature.written(queue, ring, written));
+            }
+        }
         // No packet is published that the feature has not seen, also if one is completed meanwhile.
         let (end, _) = ring.ready(first, limit);
         let holds = guard(false, || feature.hold(interceptor, queue, ring, first..end));

@@ -25,7 +25,7 @@ impl File {
     ) -> Result<(), Failed> {
         self.begin(interceptor)?;
         let (trigger, agent) = (trigger.to_owned(), number_of(agent));
-        self.writer()?.region(&Region { id: REGION, trigger, scope: Scope::Reachable, agent })
+        self.writer()?.region(&Region { id: REGION, trigger, scope: Scope::Reachable, agent, has_dependencies: true })
     }
 
     /// Writes a step that is a dispatch, and notes what a replay of it lacks. Returns that text the first time.

@@ -8,11 +8,12 @@
 //! # Threads
 //! Publishers choose. The capture thread takes, and ends the region.
 
+mod order;
 mod reach;
 mod shadow;
 mod take;
 
-use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -21,13 +22,14 @@ use hsa_sys::abi::aql::{Packet, PacketType};
 use logdur_capture::{Completed, StepKind};
 use logdur_intercept::Interceptor;
 use logdur_intercept::ports::{CountDispatch, Follow};
-use logdur_intercept::queue::{Lease, Queue};
+use logdur_intercept::queue::{Lease, Queue, Ring};
 use logdur_settings as settings;
 use logdur_system::lock;
 
 use crate::kernels::Kernels;
 use crate::when::Conditions;
 
+use order::{Order, Waits};
 pub(super) use reach::Reached;
 
 /// How often is looked whether a trigger that no dispatch tells has ended the region.
@@ -73,8 +75,7 @@ struct Chosen {
     reason: Option<String>,
     /// Packets that are no dispatches, since the last step.
     others: Vec<Other>,
-    /// By the number of a queue: behind its last dispatch that is complete.
-    completed: HashMap<u64, u64>,
+    order: Order,
 }
 
 /// A packet that is no dispatch and belongs to the region.
@@ -84,7 +85,9 @@ struct Other {
     queue: &'static Queue,
     _lease: Lease,
     index: u64,
+    /// How far other queues had come when the host rang for it.
     waited: Vec<Completed>,
+    waits: Waits,
 }
 
 /// What becomes of a dispatch.
@@ -119,7 +122,7 @@ impl Region {
             before: 0,
             reason: None,
             others: Vec::new(),
-            completed: HashMap::new(),
+            order: Order::default(),
         };
         let region = Region {
             text: wanted.text().to_string_lossy().into_owned(),
@@ -199,6 +202,8 @@ impl Region {
     /// Another packet than a dispatch is about to be published: a step, in a region.
     pub(super) fn other(&self, interceptor: &Interceptor, queue: &'static Queue, index: u64, packet: &Packet) {
         let mut chosen = lock(&self.chosen);
+        let own = queue.id.load(Ordering::Relaxed);
+        let waits = chosen.order.of_barrier(own, index);
         if chosen.phase != Phase::Open {
             return;
         }
@@ -206,14 +211,33 @@ impl Region {
             PacketType::BarrierAnd | PacketType::BarrierOr => StepKind::Barrier,
             _ => StepKind::Vendor,
         };
-        let waited = chosen.waited(queue);
+        let waited = chosen.order.at_doorbell(own, index);
         let _lease = interceptor.queues.lease();
-        chosen.others.push(Other { kind, packet: *packet, queue, _lease, index, waited });
+        chosen.others.push(Other { kind, packet: *packet, queue, _lease, index, waited, waits });
     }
 
-    /// How far other queues have come.
-    pub(super) fn waited(&self, queue: &Queue) -> Vec<Completed> {
-        lock(&self.chosen).waited(queue)
+    /// The host has written packets of a queue, and rung for them.
+    pub(super) fn written(&self, queue: &Queue, ring: &Ring, packets: Range<u64>) {
+        lock(&self.chosen).order.written(queue, ring, packets);
+    }
+
+    /// How far other queues had come when the host rang for a packet, which is asked once, in order.
+    pub(super) fn waited(&self, queue: &Queue, index: u64) -> Vec<Completed> {
+        lock(&self.chosen).order.at_doorbell(queue.id.load(Ordering::Relaxed), index)
+    }
+
+    /// The packets that are no dispatches and are over, each with what it depended on: those that the packet processor has passed, and
+    /// those before a dispatch; all of them, where nothing more comes.
+    fn others(&self, before: Option<(&Queue, u64)>) -> Vec<(Other, Vec<Completed>)> {
+        let all = std::mem::take(&mut lock(&self.chosen).others);
+        let Some((queue, index)) = before else { return lock(&self.chosen).order.put_in_order(all) };
+        let is_over = |other: &Other| {
+            std::ptr::eq(other.queue, queue) && other.index < index || other.queue.has_reached(other.index + 1)
+        };
+        let (over, left): (Vec<Other>, Vec<Other>) = all.into_iter().partition(is_over);
+        let mut chosen = lock(&self.chosen);
+        chosen.others.splice(0..0, left);
+        chosen.order.put_in_order(over)
     }
 
     /// The region cannot go on, for this reason.
@@ -258,7 +282,7 @@ impl Region {
     fn has_taken(&self, queue: &Queue, index: u64) {
         let mut chosen = lock(&self.chosen);
         chosen.taken += 1;
-        chosen.completed.insert(queue.id.load(Ordering::Relaxed), index + 1);
+        chosen.order.has_completed(queue.id.load(Ordering::Relaxed), index);
     }
 
     /// The process ends: an open region does, too. Waits until it has.
@@ -301,14 +325,6 @@ impl Chosen {
     fn close(&mut self, reason: Option<String>) {
         self.phase = Phase::Closing;
         self.reason = self.reason.take().or(reason);
-    }
-
-    fn waited(&self, queue: &Queue) -> Vec<Completed> {
-        let own = queue.id.load(Ordering::Relaxed);
-        let others = self.completed.iter().filter(|(queue, _)| **queue != own);
-        let mut waited: Vec<Completed> = others.map(|(&queue, &index)| Completed { queue, index }).collect();
-        waited.sort_by_key(|completed| completed.queue);
-        waited
     }
 }
 

@@ -7,6 +7,7 @@ use std::{mem, ptr};
 use hsa_sys::abi::aql::{Packet, vendor};
 use logdur_capture::{Severity, SnapshotId, StepKind};
 use logdur_intercept::Interceptor;
+use logdur_intercept::queue::Queue;
 use logdur_intercept::reaper;
 use logdur_settings as settings;
 use logdur_settings::CaptureScope;
@@ -119,7 +120,7 @@ impl Capture {
             lock(&self.file).region(interceptor, &region.text, queue.agent)?;
             reached.has_begun = true;
         }
-        self.write_others(region, reached, None)?;
+        self.write_others(region, reached, Some((queue, target.index)), None)?;
         let mut taken = self.held(interceptor, target, ring, CaptureScope::Reachable);
         let reading = self.reading(interceptor, reading)?;
         let agent = interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
@@ -150,15 +151,22 @@ impl Capture {
         Ok(())
     }
 
-    /// Writes packets that are no dispatches and were published since the last step, and what has changed before the last of them.
-    fn write_others(&self, region: &Region, reached: &mut Reached, changed: Option<SnapshotId>) -> Result<(), Untaken> {
-        let others = mem::take(&mut lock(&region.chosen).others);
+    /// Writes packets that are no dispatches and are over since the last step, before a dispatch or at the end, and what has changed before
+    /// the last of them.
+    fn write_others(
+        &self,
+        region: &Region,
+        reached: &mut Reached,
+        before: Option<(&Queue, u64)>,
+        changed: Option<SnapshotId>,
+    ) -> Result<(), Untaken> {
+        let others = region.others(before);
         let last = others.len();
         if let Some(delta) = changed.filter(|_| others.is_empty()) {
             reached.steps += 1;
             lock(&self.file).changed_step(reached.steps, delta)?;
         }
-        for (n, Other { kind, packet, queue, index, waited, .. }) in others.into_iter().enumerate() {
+        for (n, (Other { kind, packet, queue, index, .. }, waited)) in others.into_iter().enumerate() {
             reached.steps += 1;
             reached.since_checkpoint += 1;
             let mut file = lock(&self.file);
@@ -340,7 +348,7 @@ impl Capture {
                     true => self.delta(interceptor, &mut reached, reading, Vec::new(), end)?,
                     false => None,
                 };
-                self.write_others(region, &mut reached, changed)?;
+                self.write_others(region, &mut reached, None, changed)?;
                 match self.whole(interceptor, &mut reached, reading, end) {
                     Ok(snapshot) => after = snapshot,
                     Err(Untaken::File(error)) => return Err(Untaken::File(error)),

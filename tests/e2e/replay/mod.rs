@@ -10,6 +10,7 @@ mod mutants;
 pub(crate) mod mutations;
 mod region;
 mod region_of_a_program;
+mod regions_together;
 mod stacks;
 mod tune;
 pub(crate) mod verify;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use logdur_capture::{
-    Agent, Allocation, AllocationKind, Checkpoint, CodeObject, Dispatch, Evidence, Kernel, Loaded, Options, Packet,
-    Reader, Region, RegionEnd, Scope, Session, SnapshotId, Step, StepKind, Storage, Writer,
+    Agent, Allocation, AllocationKind, Checkpoint, CodeObject, Completed, Dispatch, Evidence, Kernel, Loaded, Options,
+    Packet, Reader, Region, RegionEnd, Scope, Session, SnapshotId, Step, StepKind, Storage, Writer,
 };
 
 use super::verify::{ended, json, on_file};
@@ -16,9 +16,9 @@ use crate::support::captures::{CODE, packet, places};
 use crate::support::harness::{self, Outcome, Run, built};
 
 /// Where the buffers are: words of 3 pages, of 1 page, and a count.
-const A: u64 = 0x7f31_0020_3000;
-const B: u64 = 0x7f31_0040_0000;
-const C: u64 = 0x7f31_0060_0100;
+pub(super) const A: u64 = 0x7f31_0020_3000;
+pub(super) const B: u64 = 0x7f31_0040_0000;
+pub(super) const C: u64 = 0x7f31_0060_0100;
 /// Where the same code object was loaded once more.
 const AGAIN: u64 = CODE + 0x20_0000;
 /// Words that a grid of `increment` has.
@@ -29,7 +29,7 @@ pub(super) type Bytes = Vec<(u64, Vec<u8>)>;
 
 /// What a step does.
 #[derive(Clone)]
-enum Does {
+pub(super) enum Does {
     /// Runs a kernel of the first or of the second code object in memory on an address.
     Kernel(&'static str, u64, u64),
     Barrier,
@@ -48,28 +48,32 @@ enum Does {
 }
 
 #[derive(Clone)]
-struct StoryStep {
-    does: Does,
-    delta: Bytes,
-    evidence: Evidence,
+pub(super) struct StoryStep {
+    pub(super) does: Does,
+    pub(super) delta: Bytes,
+    pub(super) evidence: Evidence,
+    pub(super) queue: u64,
+    /// Queues, and how far they had come.
+    pub(super) waited: Vec<(u64, u64)>,
 }
 
 /// A region as an application would have made it.
 #[derive(Clone)]
-struct Story {
+pub(super) struct Story {
     code: Vec<u8>,
-    steps: Vec<StoryStep>,
+    pub(super) steps: Vec<StoryStep>,
     /// Behind which steps all memory is known, and what it is.
-    checkpoints: BTreeMap<u64, Bytes>,
-    after: Option<Bytes>,
+    pub(super) checkpoints: BTreeMap<u64, Bytes>,
+    pub(super) after: Option<Bytes>,
     end: Option<bool>,
+    pub(super) has_dependencies: bool,
 }
 
-fn step(does: Does, delta: Bytes) -> StoryStep {
-    StoryStep { does, delta, evidence: Evidence::Idle }
+pub(super) fn step(does: Does, delta: Bytes) -> StoryStep {
+    StoryStep { does, delta, evidence: Evidence::Idle, queue: 1, waited: Vec::new() }
 }
 
-fn bytes(words: &[u32]) -> Vec<u8> {
+pub(super) fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
@@ -80,7 +84,7 @@ fn incremented(words: &[u32]) -> Vec<u32> {
 
 impl Story {
     /// Increments A, copies the beginning of it to B, increments B after the host has written into A, counts, and increments A.
-    fn new() -> Story {
+    pub(super) fn new() -> Story {
         let code = fs::read(harness::kernels(&harness::arch())).unwrap();
         let a: Vec<u32> = (0..3000u32).map(|n| n.wrapping_mul(0x9e37_79b9)).collect();
         let b = vec![7; 1024];
@@ -111,6 +115,7 @@ impl Story {
             checkpoints: BTreeMap::from([(4, at_checkpoint)]),
             after: Some(after),
             end: Some(true),
+            has_dependencies: true,
         }
     }
 
@@ -131,7 +136,7 @@ impl Story {
             let (_, size) = places(&self.code, "increment.kd");
             let loaded = Loaded { executable, code_object, agent: 1, base, size, delta: base, uri: String::new() };
             writer.loaded(&loaded).unwrap();
-            for symbol in ["increment", "tally", "tell_time"] {
+            for symbol in ["increment", "tally", "tell_time", "write_to", "wait_for", "meet"] {
                 let id = kernels.len() as u64 + 1;
                 let object = base + places(&self.code, &format!("{symbol}.kd")).0;
                 let symbol = symbol.to_owned();
@@ -152,9 +157,19 @@ impl Story {
         for (base, size) in [(A, 12000), (B, 4096), (C, 8)] {
             writer.allocation(&allocation(base, size, AllocationKind::DeviceCoarse)).unwrap();
         }
-        writer.region(&Region { id: 1, trigger: "dispatch:1..".to_owned(), scope: Scope::All, agent: 1 }).unwrap();
+        writer
+            .region(&Region {
+                id: 1,
+                trigger: "dispatch:1..".to_owned(),
+                scope: Scope::All,
+                agent: 1,
+                has_dependencies: self.has_dependencies,
+            })
+            .unwrap();
         let mut sequence = 0;
-        for StoryStep { does, delta, evidence } in &self.steps {
+        for StoryStep { does, delta, evidence, queue, waited } in &self.steps {
+            let queue = *queue;
+            let waited = waited.iter().map(|&(queue, index)| Completed { queue, index }).collect();
             if let Does::Renewed(base, size, kind) = *does {
                 writer.freed(base).unwrap();
                 writer.allocation(&allocation(base, size, kind)).unwrap();
@@ -162,15 +177,23 @@ impl Story {
             }
             sequence += 1;
             let delta = (!delta.is_empty()).then(|| snapshot(&mut writer, delta));
-            let mut step =
-                Step { region: 1, sequence, delta, evidence: *evidence, queue: 1, index: sequence, ..Step::default() };
+            let mut step = Step {
+                region: 1,
+                sequence,
+                delta,
+                evidence: *evidence,
+                queue,
+                index: sequence,
+                waited,
+                ..Step::default()
+            };
             match *does {
                 Does::Kernel(name, base, address) => {
                     let (kernel, object) = kernels[&(name.to_owned(), base)];
                     step.kind = StepKind::Dispatch;
                     step.dispatch = Some(Dispatch {
                         id: 10 + sequence,
-                        queue: 1,
+                        queue,
                         index: sequence,
                         packet: Packet(packet(object, WORDS as u32, 64, 0)),
                         kernarg: address.to_le_bytes().to_vec(),
@@ -207,14 +230,14 @@ impl Story {
     }
 
     /// Runs a tool of `omniprobe` on it.
-    fn tool(&self, name: &str, options: &[&str]) -> Outcome {
+    pub(super) fn tool(&self, name: &str, options: &[&str]) -> Outcome {
         let run = Run::new(built("omniprobe"));
         let file = self.write(&run.file("a.ldcap"));
         on_file(run, name, &file, &harness::arch(), &[&["--region"], options].concat())
     }
 
     /// Replays it without a runtime, and compares.
-    fn verify(&self, options: &[&str]) -> Outcome {
+    pub(super) fn verify(&self, options: &[&str]) -> Outcome {
         self.tool("verify", &[&["--backend", "emu"], options].concat())
     }
 }

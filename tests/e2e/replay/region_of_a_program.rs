@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use logdur_capture::{Checkpoint, CodeObject, Options, Reader, RegionEnd, Step, Writer};
+use logdur_capture::{Checkpoint, CodeObject, Options, Placed, Reader, RegionEnd, Step, StepKind, Writer};
 
 use super::region::{Bytes, memory, snapshot, text};
 use super::verify::{ended, on_file};
-use crate::support::harness::{self, Run, built};
+use crate::support::harness::{self, Outcome, Run, built};
 
 /// From the first kernel of the program `stretch` to its last one.
 const STRETCH: &str = "kernel:^step$@1..kernel:^last$@2";
@@ -114,4 +114,89 @@ fn a_stretch_of_a_program_is_replayed_and_a_write_of_the_host_that_is_lost_or_fl
             assert!(!outcome.status.success(), "step {step}, {at:#x}: {}", text(&outcome));
         }
     }
+}
+
+/// Captures a region of a program, and keeps its file.
+fn captured(program: Run, trigger: &str, options: &[&str]) -> (Run, PathBuf) {
+    let keep = Run::new(built("omniprobe"));
+    let file = keep.file("run.ldcap");
+    let all = ["--capture", file.to_str().unwrap(), "--capture-region", trigger, "-l", "/dev/null"];
+    program.probed(&[&all[..], options].concat()).passed();
+    (keep, file)
+}
+
+fn verified(file: &Path, options: &[&str]) -> Outcome {
+    let run = Run::new(built("omniprobe"));
+    on_file(run, "verify", file, &harness::arch(), &[&["--region"], options].concat())
+}
+
+/// Replays a region in both orders, with the runtime and without.
+fn passes(file: &Path, what: &str) {
+    for options in [&["--backend", "emu"][..], &["--backend", "emu", "--concurrent"], &[], &["--concurrent"]] {
+        let outcome = verified(file, options);
+        assert!(outcome.status.success(), "{what} {options:?}: {}", text(&outcome));
+    }
+}
+
+#[test]
+fn streams_that_events_order_run_beside_each_other_again_and_wait_for_what_they_waited_for() {
+    let (_keep, file) = captured(Run::hip("eight"), "kernel:mix@1..kernel:mix@96", &["--capture-checkpoints", "40"]);
+    let reader = Reader::open(&file).unwrap();
+    let steps = &reader.records().steps;
+    let kernels = &reader.records().kernels;
+    let is_mix = |step: &&Placed<Step>| {
+        let dispatch = step.dispatch.as_ref();
+        dispatch.is_some_and(|d| kernels.iter().any(|kernel| kernel.id == d.kernel && kernel.symbol.contains("mix")))
+    };
+    let mixes: Vec<_> = steps.iter().filter(is_mix).collect();
+    assert_eq!(mixes.len(), 96);
+    let queues: std::collections::BTreeSet<u64> = mixes.iter().map(|step| step.queue).collect();
+    assert!(queues.len() > 1, "{queues:?}");
+    // The host never waits, so that no doorbell was behind all that was held then: barriers say what was waited for.
+    let waits = |step: &&Placed<Step>| step.kind == StepKind::Barrier && !step.waited.is_empty();
+    assert!(steps.iter().filter(waits).count() > 40, "{steps:?}");
+    let all = |step: &&&Placed<Step>| {
+        let others = mixes.iter().filter(|other| other.sequence < step.sequence && other.queue != step.queue);
+        let is_waited = |queue, index| step.waited.iter().any(|done| done.queue == queue && done.index > index);
+        others.count() > 0 && mixes.iter().all(|o| o.sequence >= step.sequence || is_waited(o.queue, o.index))
+    };
+    assert!(mixes.iter().filter(all).count() < 48, "what was submitted looks as if it had been waited for");
+    passes(&file, "eight");
+    let outcome = verified(&file, &["--backend", "emu", "--concurrent", "--json"]);
+    for line in outcome.stdout.lines() {
+        let part: serde_json::Value = serde_json::from_str(line).unwrap();
+        let concurrent = &part["concurrent"];
+        assert_eq!(concurrent["queues"], queues.len(), "{part:#}");
+        assert!(concurrent["most_in_flight"].as_u64().unwrap() > 1, "{part:#}");
+    }
+}
+
+#[test]
+fn random_programs_replay_in_both_orders_with_the_runtime_and_without() {
+    for seed in 1..=harness::count(2, 200) {
+        let program = Run::hip("sequences").args([seed.to_string(), "40".to_owned()]);
+        let (_keep, file) = captured(program, "dispatches:3+", &["--capture-checkpoints", "25"]);
+        passes(&file, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn graphs_that_are_changed_between_launches_are_replayed() {
+    let (_keep, file) = captured(Run::hip("graphs"), "dispatches:0+", &[]);
+    passes(&file, "graphs");
+}
+
+#[test]
+fn target_regions_of_openmp_are_replayed() {
+    let program = Run::new(harness::openmp("regions", "-O2")).env("OMP_TARGET_OFFLOAD", "MANDATORY");
+    let arch = harness::arch();
+    let program = if harness::on_hardware() { program } else { program.env("KFDEMU_GPUS", format!("{arch},{arch}")) };
+    let (_keep, file) = captured(program, "dispatches:0..dispatches:4", &[]);
+    passes(&file, "OpenMP");
+}
+
+#[test]
+fn a_sort_of_rocprim_is_replayed_whose_kernels_feed_each_other() {
+    let (_keep, file) = captured(Run::hip("primitives"), "dispatches:4..dispatches:12", &[]);
+    passes(&file, "rocPRIM");
 }

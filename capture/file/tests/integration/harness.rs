@@ -1,9 +1,9 @@
 //! What the stories share: numbers that are the same in every run, a capture with everything in it.
 
 use logdur_capture::{
-    Agent, Allocation, AllocationKind, Checkpoint, CodeObject, Completed, Dispatch, Evidence, Global, Id, Kernel,
-    Loaded, Note, Options, Packet, Property, Queue, Region, RegionEnd, Scope, Session, Severity, SnapshotId, Step,
-    StepKind, Storage, Writer,
+    Agent, Allocation, AllocationKind, Changed, Checkpoint, CodeObject, Completed, Dispatch, Evidence, Global, Id,
+    Kernel, Loaded, Note, Options, Packet, Property, Queue, Region, RegionEnd, Scope, Session, Severity, SnapshotId,
+    Step, StepKind, Storage, Writer,
 };
 
 /// How many of something a test takes: few, or with `cargo xtask test --full` all that is promised.
@@ -165,7 +165,7 @@ pub(crate) fn region(options: &Options) -> Vec<u8> {
     let code = introduce(&mut writer, &Numbers(5).bytes(300));
     writer.queue(&Queue { id: 2, agent: 1, size: 64, ..Queue::default() }).unwrap();
     let trigger = "dispatches:3..dispatches:4".to_owned();
-    writer.region(&Region { id: 1, trigger, scope: Scope::Reachable, agent: 1 }).unwrap();
+    writer.region(&Region { id: 1, trigger, scope: Scope::Reachable, agent: 1, has_dependencies: true }).unwrap();
     let first = writer_snapshot(&mut writer, &[(HOST, &Numbers(6).bytes(5000)), (DEVICE, &[0; 70_000])]);
     let host = AllocationKind::HostPool;
     writer.allocation(&Allocation { kind: host, ..allocation(HOST, 5000) }).unwrap();
@@ -179,6 +179,8 @@ pub(crate) fn region(options: &Options) -> Vec<u8> {
         index: number,
         waited: vec![Completed { queue: 2, index: 7 }],
         held_ns: 1234,
+        changed: vec![Changed { base: DEVICE, bytes: 70_000, id: Id::of(&[number as u8]) }],
+        has_changed: true,
         ..step(sequence, StepKind::Dispatch)
     };
     writer.step(&of_dispatch(1, 3, first)).unwrap();

@@ -28,6 +28,16 @@ impl<'a> Completion<'a> {
         Completion { signal, constants: signal.constants() }
     }
 
+    /// A signal that was set before, with what nobody writes in it.
+    pub(super) fn of(signal: &'a Signal, constants: [u64; 5]) -> Completion<'a> {
+        Completion { signal, constants }
+    }
+
+    /// What nobody writes while the packet is processed.
+    pub(super) fn constants(&self) -> [u64; 5] {
+        self.constants
+    }
+
     /// True once the packet is complete.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 
 mod completion;
 mod emu;
+mod flight;
 mod rocm;
 mod staging;
 
@@ -24,6 +25,8 @@ use crate::accesses::Accesses;
 use crate::error::{ReplayError, Result};
 use crate::placed::{Placed, PlacedRange};
 use crate::setup::Setup;
+
+pub(crate) use flight::IN_FLIGHT;
 
 /// The processors that can be emulated, oldest first.
 pub fn emulated_processors() -> impl Iterator<Item = &'static str> {
@@ -209,6 +212,29 @@ pub(crate) trait Device {
     /// # Safety
     /// The packet is a dispatch whose kernel and kernarg segment are loaded and stay.
     unsafe fn run(&mut self, packet: Packet, limit: Duration) -> Result<Times>;
+
+    /// Makes queues until there are so many, the first of which is the one that [`Device::run`] uses.
+    ///
+    /// # Errors
+    /// When there cannot be so many.
+    fn make_queues(&mut self, count: usize) -> Result<()>;
+
+    /// Publishes a packet on one of the queues, with a completion signal of the device's, and does not wait for it.
+    /// [`Device::completed`] calls it by its ticket. Its barrier bit stays.
+    ///
+    /// # Errors
+    /// When there is no such queue.
+    ///
+    /// # Safety
+    /// As for [`run`](Device::run), until it is complete. Fewer than [`IN_FLIGHT`] packets of the queue are not complete.
+    unsafe fn submit(&mut self, queue: usize, packet: Packet, ticket: usize) -> Result<()>;
+
+    /// Waits until packets are complete that were submitted: their tickets, and how long each ran on the GPU, in nanoseconds. At least one,
+    /// if there is one.
+    ///
+    /// # Errors
+    /// A fault, or none is complete for this long. The device cannot be used afterwards.
+    fn completed(&mut self, limit: Duration) -> Result<Vec<(usize, u64)>>;
 }
 
 /// Opens a device: the one at a position, or the first that is like the captured one. Reserves the addresses that will be wanted.

@@ -19,6 +19,7 @@ use logdur_captured::regions::{MemoryRequest, blocks, regions, shared};
 use logdur_captured::{CapturedDispatch, processor};
 
 use super::completion::{self, Completion};
+use super::flight::Flight;
 use super::staging::{STAGING, StagedCopy, batches};
 use super::{CodePlace, Description, Device, Load, QueueFacts, Times, nanoseconds};
 use crate::error::{Fault, ReplayError, Requested, Result};
@@ -45,6 +46,14 @@ pub(super) struct Rocm {
     cpu: u64,
     pools: Vec<Pool>,
     queue: OwnQueue,
+    /// What the queues are for: `hsa_queue_type_t`.
+    queue_kind: u32,
+    /// More queues, for packets that run beside each other.
+    more_queues: Vec<OwnQueue>,
+    /// Signals of such packets, and those that are free.
+    signals: Vec<OwnSignal>,
+    free_signals: Vec<usize>,
+    flights: Vec<Flight>,
     done: OwnSignal,
     copied: OwnSignal,
     staging: NonNull<u8>,
@@ -144,6 +153,11 @@ impl Rocm {
             cpu,
             pools,
             queue,
+            queue_kind: captured.queue_kind,
+            more_queues: Vec::new(),
+            signals: Vec::new(),
+            free_signals: Vec::new(),
+            flights: Vec::new(),
             done,
             copied,
             staging,
@@ -348,6 +362,13 @@ impl Rocm {
         Some(unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned())
     }
 
+    /// How long the packet ran that a signal was completed by, in nanoseconds.
+    fn time_of(&self, signal: OwnSignal) -> Result<u64> {
+        let time = self.api.dispatch_time(self.gpu, signal).requested(|| "asking when the kernel ran".to_owned())?;
+        let ticks = u128::from(time.end.saturating_sub(time.start));
+        Ok(u64::try_from(ticks * 1_000_000_000 / u128::from(self.ticks_per_second)).unwrap_or(u64::MAX))
+    }
+
     fn wait(&self, is_complete: impl Fn() -> Result<bool>, limit: Duration) -> Result<()> {
         let start = Instant::now();
         while !is_complete()? {
@@ -540,10 +561,65 @@ impl Device for Rocm {
         if found.structure != contents.structure || !self.has_tool && found.packets != contents.packets {
             return Err(completion::queue_written("its structure or a packet"));
         }
-        let time = self.api.dispatch_time(self.gpu, self.done).requested(|| "asking when the kernel ran".to_owned())?;
-        let ticks = u128::from(time.end.saturating_sub(time.start));
-        let gpu_ns = u64::try_from(ticks * 1_000_000_000 / u128::from(self.ticks_per_second)).unwrap_or(u64::MAX);
-        Ok(Times { gpu_ns, host_ns })
+        Ok(Times { gpu_ns: self.time_of(self.done)?, host_ns })
+    }
+
+    fn make_queues(&mut self, count: usize) -> Result<()> {
+        while self.more_queues.len() + 1 < count {
+            let queue = self.api.own_queue(self.gpu, self.queue_kind);
+            self.more_queues
+                .push(queue.requested(|| format!("making queue {} of {count}", self.more_queues.len() + 2))?);
+        }
+        Ok(())
+    }
+
+    unsafe fn submit(&mut self, queue: usize, mut packet: Packet, ticket: usize) -> Result<()> {
+        let number = match self.free_signals.pop() {
+            Some(number) => number,
+            None => {
+                self.signals.push(self.api.own_signal(0).requested(|| "making a signal".to_owned())?);
+                self.signals.len() - 1
+            }
+        };
+        let queues = || std::iter::once(&self.queue).chain(&self.more_queues);
+        let (Some(signal), Some(queue)) = (self.signals.get(number).copied(), queues().nth(queue)) else {
+            let (expected, found) = (format!("{} queues", queues().count()), format!("queue {queue}"));
+            return Err(ReplayError::Environment { what: "the queues", expected, found });
+        };
+        packet.set_completion_signal(signal.handle());
+        packet.set_system_fences();
+        let flight = Flight::begin(ticket, number, signal.memory());
+        // SAFETY: the caller's promise; a ring has more packets than are in flight.
+        unsafe { self.api.submit(queue, &packet) }.requested(|| "submitting a packet".to_owned())?;
+        self.flights.push(flight);
+        Ok(())
+    }
+
+    fn completed(&mut self, limit: Duration) -> Result<Vec<(usize, u64)>> {
+        let flights = std::mem::take(&mut self.flights);
+        let mut over = vec![false; flights.len()];
+        let look = |over: &mut Vec<bool>| -> Result<bool> {
+            for (flight, over) in flights.iter().zip(over.iter_mut()) {
+                if let Some(signal) = self.signals.get(flight.signal) {
+                    *over = flight.is_complete(signal.memory())?;
+                }
+            }
+            Ok(over.contains(&true) || flights.is_empty())
+        };
+        let found = std::cell::RefCell::new(&mut over);
+        self.wait(|| look(&mut found.borrow_mut()), limit)?;
+        let mut all = Vec::new();
+        for (flight, over) in flights.into_iter().zip(over) {
+            match self.signals.get(flight.signal).copied().filter(|_| over) {
+                Some(signal) => {
+                    later(TIMES, || (signal.memory().ticks().1 != 0).then_some(()));
+                    all.push((flight.ticket, self.time_of(signal)?));
+                    self.free_signals.push(flight.signal);
+                }
+                None => self.flights.push(flight),
+            }
+        }
+        Ok(all)
     }
 }
 

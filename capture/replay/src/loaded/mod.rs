@@ -5,6 +5,7 @@ mod compared;
 mod replays;
 mod steps;
 mod stores;
+mod together;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -481,7 +482,12 @@ impl<'c> LoadedDispatch<'c> {
         launch.meeting.map_or(Ok(()), |workgroups| self.device.meet(workgroups))?;
         // SAFETY: kernel and segment are loaded and stay as long as the process.
         let ran = unsafe { self.device.run(packet, self.limit) };
-        ran.map_err(|error| match calls::explained(self.captured, hostcall::explained(self.captured, error)) {
+        ran.map_err(|error| self.explained(launch, error))
+    }
+
+    /// What a launch has ended with, by the buffer that is nearest.
+    pub(crate) fn explained(&self, launch: &Launch, error: ReplayError) -> ReplayError {
+        match calls::explained(self.captured, hostcall::explained(self.captured, error)) {
             ReplayError::Fault(mut fault) => {
                 let address = fault.address.map(|address| self.relocations.captured(Placed(address)));
                 fault.nearest = address.and_then(|address| nearest(&self.buffers, address));
@@ -493,7 +499,7 @@ impl<'c> LoadedDispatch<'c> {
                 if leaves_out { ReplayError::LeftOut { fault, scope } } else { ReplayError::Fault(fault) }
             }
             error => error,
-        })
+        }
     }
 
     /// Writes the arguments of a launch, and a pattern behind them.

@@ -6,7 +6,7 @@ use logdur_captured::region::CapturedPart;
 use logdur_captured::verify::{BufferReport, Overall};
 
 use super::run::{LoadedPart, Side};
-use super::{Options, Replaced, verify};
+use super::{Options, Replaced, Together, verify};
 use crate::device::Description;
 use crate::error::Result;
 use crate::loaded::{COMPARED, Variant};
@@ -48,8 +48,10 @@ pub struct Bench {
     pub host: Option<Summary>,
     /// The time of all launches on the GPU, of each replay.
     pub gpu: Option<Summary>,
-    /// Each kernel, that with the largest share first.
+    /// Each kernel, that with the largest share first; none where steps ran beside each other.
     pub kernels: Vec<KernelTimes>,
+    /// How the steps ran beside each other.
+    pub together: Option<Together>,
 }
 
 /// Measures a part of a region in this process, which has not started the runtime yet. It is verified first; what does not pass is measured
@@ -96,6 +98,7 @@ pub fn bench(part: &CapturedPart<'_>, options: &Options, warm_up: u32) -> Result
         host: Summary::of(&host),
         gpu: Summary::of(&gpu),
         kernels,
+        together: loaded.together,
     })
 }
 
@@ -109,6 +112,9 @@ fn measure(
     loaded.restore()?;
     let part = loaded.part;
     let mut of_steps = Vec::with_capacity(part.steps.len());
+    if loaded.is_concurrent {
+        return loaded.run_all(side);
+    }
     let times = loaded.run(side, part.steps.len(), &mut |_, number, took| {
         of_steps.push((number, took));
         Ok(())

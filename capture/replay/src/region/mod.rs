@@ -8,6 +8,8 @@ mod bench;
 mod bisect;
 mod extract;
 mod run;
+mod schedule;
+mod together;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +26,8 @@ use crate::setup::{REGION_MASK_LIMIT, Setup};
 pub use bench::{Bench, KernelTimes, bench};
 pub use bisect::{Bisection, Element, Wanted, bisect};
 pub use extract::extract;
+pub use together::Together;
+
 use run::{LoadedPart, PartReplays, Side};
 
 /// How a part of a region is replayed.
@@ -91,6 +95,8 @@ pub struct Report {
     pub repetitions: Vec<PartTimes>,
     /// How many were asked for.
     pub asked: usize,
+    /// How its steps ran beside each other in the last replay; `None` if they ran one after the other.
+    pub together: Option<Together>,
     /// How often the application's own kernels were replayed to judge others in their place.
     pub own_replays: usize,
     /// The first dispatch after which replays of the application's own kernels differ.
@@ -121,7 +127,7 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
     }
     while times.len() < options.repetitions.max(1) as usize {
         loaded.restore()?;
-        times.push(loaded.run(&side, part.steps.len(), &mut |_, _, _| Ok(()))?);
+        times.push(loaded.run_all(&side)?);
     }
     let (judgement, mask_begins) = found.unzip();
     let mut qualified = [part.qualified.clone(), loaded.loaded.qualified.clone()].concat();
@@ -143,6 +149,7 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
         replaced: side.replaced,
         repetitions: times,
         asked: options.repetitions.max(1) as usize,
+        together: loaded.together,
         own_replays,
         mask_begins: mask_begins.flatten(),
         overall,

@@ -6,6 +6,7 @@ use logdur_captured::Code;
 use logdur_captured::region::{CapturedPart, PartStep, Work};
 use logdur_captured::verify::{BufferReport, Judged, Score};
 
+use super::together::Together;
 use super::{Launched, PartTimes, Replaced, mask_limit};
 use crate::error::{ReplayError, Result};
 use crate::judge::Replays;
@@ -23,13 +24,21 @@ pub(super) struct LoadedPart<'c> {
     /// Where each kernel is.
     kernels: Vec<Placed>,
     /// Where the memory is that is written before each step.
-    deltas: Vec<Vec<PlacedRange>>,
+    pub(super) deltas: Vec<Vec<PlacedRange>>,
+    /// Steps run beside each other.
+    pub(super) is_concurrent: bool,
+    /// Then: what of the memory before each step the host had changed.
+    pub(super) changed: Vec<Vec<PlacedRange>>,
+    /// How they ran beside each other the last time.
+    pub(super) together: Option<Together>,
 }
 
 /// The launches of a part: with the application's kernels, or with others.
 pub(super) struct Side {
     /// Of each step, if it is a dispatch.
-    launches: Vec<Option<Launch>>,
+    pub(super) launches: Vec<Option<Launch>>,
+    /// Memory for the arguments of each, where they run beside each other.
+    pub(super) arguments: Vec<Placed>,
     /// The kernels that are others.
     pub(super) replaced: Vec<Replaced>,
 }
@@ -61,7 +70,13 @@ impl<'c> LoadedPart<'c> {
         let mut deltas: Vec<Vec<PlacedRange>> = part.steps.iter().map(areas).collect();
         // It is what the memory begins with.
         deltas.first_mut().into_iter().for_each(Vec::clear);
-        Ok(LoadedPart { part, loaded, mask_limit: mask_limit(setup), kernels, deltas })
+        let (mask_limit, is_concurrent) = (mask_limit(setup), setup.concurrent);
+        let (changed, together) = (Vec::new(), None);
+        let mut set = LoadedPart { part, loaded, mask_limit, kernels, deltas, is_concurrent, changed, together };
+        if is_concurrent {
+            set.changed = set.changed_by_host()?;
+        }
+        Ok(set)
     }
 
     /// True if the capture does not have the memory after the last step.
@@ -74,7 +89,7 @@ impl<'c> LoadedPart<'c> {
     /// # Errors
     /// When another kernel may not take the place of the application's, or a dispatch needs what replays do not have.
     pub(super) fn side(&mut self, variant: &Variant) -> Result<Side> {
-        let mut side = Side { launches: Vec::new(), replaced: Vec::new() };
+        let mut side = Side { launches: Vec::new(), arguments: Vec::new(), replaced: Vec::new() };
         for step in &self.part.steps {
             let Work::Dispatch { kernel, dispatch } = step.work else {
                 side.launches.push(None);
@@ -95,11 +110,14 @@ impl<'c> LoadedPart<'c> {
             }
             side.launches.push(Some(launch));
         }
+        if self.is_concurrent {
+            side.arguments = self.loaded.place_arguments(side.launches.iter().map(Option::as_ref))?;
+        }
         Ok(side)
     }
 
     /// Adds to an error at which step it was.
-    fn at(&self, step: &PartStep<'_>, error: ReplayError) -> ReplayError {
+    pub(super) fn at(&self, step: &PartStep<'_>, error: ReplayError) -> ReplayError {
         let dispatch = step.step.dispatch.as_ref().map_or(0, |dispatch| dispatch.id);
         ReplayError::Step {
             step: step.step.sequence,
@@ -115,6 +133,17 @@ impl<'c> LoadedPart<'c> {
     /// When the capture cannot be read, or the device not be written to.
     pub(super) fn restore(&mut self) -> Result<()> {
         self.loaded.restore()
+    }
+
+    /// Runs all steps on restored memory: one after the other, or beside each other.
+    ///
+    /// # Errors
+    /// As for [`LoadedPart::run`].
+    pub(super) fn run_all(&mut self, side: &Side) -> Result<PartTimes> {
+        match self.is_concurrent {
+            true => self.run_together(side),
+            false => self.run(side, self.part.steps.len(), &mut |_, _, _| Ok(())),
+        }
     }
 
     /// Runs the first steps of the part on restored memory, and calls `each` behind each of them, with how long its kernel took on the GPU.
@@ -235,7 +264,7 @@ impl<'s, 'c> PartReplays<'s, 'c> {
         if records {
             self.loaded.loaded.record_stores();
         }
-        let times = self.loaded.run(side, self.loaded.part.steps.len(), &mut |_, _, _| Ok(()))?;
+        let times = self.loaded.run_all(side)?;
         if records {
             let codes: Vec<&Code> = self.loaded.part.kernels.iter().map(|kernel| &*kernel.original).collect();
             self.loaded.loaded.take_stores(&codes)?;

@@ -18,7 +18,7 @@ use crate::captured::share;
 use crate::find;
 use crate::headings;
 use crate::output::lines;
-use crate::region::RegionArgs;
+use crate::region::{OrderArgs, RegionArgs};
 use crate::worker::{self, TargetArgs, VariantArgs};
 
 /// Runs that count, unless a target says when it is enough.
@@ -42,6 +42,8 @@ pub(crate) struct Options {
     target: TargetArgs,
     #[command(flatten)]
     region: RegionArgs,
+    #[command(flatten)]
+    order: OrderArgs,
     #[command(flatten)]
     variant: VariantArgs,
     /// Runs that count; with --target-ci, at most [default: 30, or 2000 with --target-ci].

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use logdur_captured::region::CapturedPart;
 use logdur_captured::verify::Overall;
+use logdur_replay::Setup;
 use logdur_replay::region::{self, Bench};
 use logdur_replay::stats::Summary;
 use omniprobe_exit::Exit;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Options, RUNS};
 use crate::output::{demangled, lines};
-use crate::region::Parts;
+use crate::region::{Parts, beside, beside_json};
 use crate::results::{buffer, buffer_json, placed, word};
 
 /// Measures a region from its beginning to its end, or up to a dispatch.
@@ -26,7 +27,7 @@ fn measure(options: &Options, part: &CapturedPart<'_>) -> Result<Exit> {
     let how = region::Options {
         repetitions: options.repetitions.unwrap_or(RUNS),
         verified: !options.no_verify,
-        setup: options.target.setup(),
+        setup: Setup { concurrent: options.order.concurrent, ..options.target.setup() },
         variant: options.variant.variant(),
     };
     let found = region::bench(part, &how, options.warm_up)?;
@@ -75,6 +76,7 @@ fn text(found: &Bench, attempt: u32) -> Vec<String> {
         all.extend(found.buffers.iter().filter(|b| b.verdict.is_failure()).flat_map(buffer));
     }
     all.extend(found.qualified.iter().map(|text| format!("  qualified: {text}")));
+    all.extend(found.together.iter().map(|together| beside(together, found.steps)));
     match (&found.host, &found.gpu) {
         (Some(host), Some(gpu)) => {
             all.push(format!("  all steps {}", seconds(host)));
@@ -121,6 +123,7 @@ fn as_json(found: &Bench, attempt: u32, status: Exit) -> Value {
         "runtime": found.device.runtime,
         "host": found.host,
         "gpu": found.gpu,
+        "concurrent": found.together.map(beside_json),
         "kernels": kernels.collect::<Vec<_>>(),
         "buffers": found.buffers.iter().map(buffer_json).collect::<Vec<_>>(),
     })

@@ -16,7 +16,7 @@ use omniprobe_exit::Exit;
 use self::bisect::Bisect;
 use crate::headings;
 use crate::output::lines;
-use crate::region::RegionArgs;
+use crate::region::{OrderArgs, RegionArgs};
 use crate::worker::{self, TargetArgs, VariantArgs};
 
 /// How dispatches are replayed.
@@ -27,12 +27,14 @@ pub(crate) struct Options {
     #[command(flatten)]
     region: RegionArgs,
     #[command(flatten)]
+    order: OrderArgs,
+    #[command(flatten)]
     pub(super) variant: VariantArgs,
     /// How often each dispatch runs.
     #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..), help_heading = headings::REPLAY)]
     pub(super) repetitions: u32,
     /// Name the first dispatch of a region whose output differs with other kernels, or that writes a value that is not a number.
-    #[arg(long, value_name = "difference|nan", value_enum, num_args = 0..=1, default_missing_value = "difference", requires = "region", help_heading = headings::COMPARISON)]
+    #[arg(long, value_name = "difference|nan", value_enum, num_args = 0..=1, default_missing_value = "difference", requires = "region", conflicts_with = "concurrent", help_heading = headings::COMPARISON)]
     bisect: Option<Bisect>,
     /// Write the buffers that the first repetition changed into this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "region", help_heading = headings::GENERAL)]

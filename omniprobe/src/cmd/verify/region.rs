@@ -3,13 +3,14 @@
 use anyhow::Result;
 use logdur_captured::region::{CapturedPart, Region};
 use logdur_captured::verify::{BufferReport, Overall, Verdict};
+use logdur_replay::Setup;
 use logdur_replay::region::{self, Launched, Report};
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
 use super::Options;
 use crate::output::{demangled, lines};
-use crate::region::{Parts, name};
+use crate::region::{Parts, beside, beside_json, name};
 use crate::results::{buffer, buffer_json, placed, word};
 
 /// Replays the parts of a region, and compares so many repetitions of each.
@@ -25,7 +26,7 @@ fn replay(options: &Options, verified: u32, part: &CapturedPart<'_>) -> Result<E
     let how = region::Options {
         repetitions: options.repetitions,
         verified: verified > 0,
-        setup: options.target.setup(),
+        setup: Setup { concurrent: options.order.concurrent, ..options.target.setup() },
         variant: options.variant.variant(),
     };
     let report = region::replay(part, &how)?;
@@ -75,6 +76,8 @@ fn text(report: &Report, attempt: u32) -> Vec<String> {
     all.extend(
         report.replaced.iter().map(|of| format!("  {} replaced by {}, {}", demangled(&of.kernel), of.id, of.place)),
     );
+    let steps = (1 + report.part.last).saturating_sub(report.part.first);
+    all.extend(report.together.iter().map(|together| beside(together, steps)));
     for (number, times) in report.repetitions.iter().enumerate().take(report.asked) {
         all.push(format!("  repetition {number}: GPU {} ns, all steps {} ns", times.gpu_ns, times.host_ns));
     }
@@ -119,6 +122,7 @@ fn as_json(report: &Report, attempt: u32, status: Exit) -> Value {
         "runtime": report.device.runtime,
         "repetitions": repetitions.collect::<Vec<_>>(),
         "own_replays": report.own_replays,
+        "concurrent": report.together.map(beside_json),
         "mask_begins": begins.map(|at| json!({ "step": at.step, "dispatch": at.dispatch, "kernel": at.kernel })),
         "buffers": report.buffers.iter().map(buffer_json).collect::<Vec<_>>(),
     })

@@ -33,6 +33,7 @@ use logdur_system::lock;
 
 use self::memory::Memory;
 use super::completion::{self, Completion};
+use super::flight::Flight;
 use super::{CodePlace, Description, Device, Load, QueueFacts, STUCK_SECONDS, Times, nanoseconds};
 use crate::accesses::{Accesses, Recorder};
 use crate::error::{Fault, ReplayError, Result};
@@ -112,6 +113,18 @@ impl Driver for FirstError {
     fn trace(&self, _packet: &CompletedPacket) {}
 }
 
+/// A queue of the emulated GPU.
+struct Lane {
+    /// Its number.
+    id: u32,
+    rung: Arc<AtomicU64>,
+    /// The number of its next packet.
+    next: u64,
+    /// Addresses of the ring and of the queue.
+    ring: u64,
+    queue: u64,
+}
+
 /// The emulated GPU.
 pub(super) struct Emulated {
     arch: Arch,
@@ -119,12 +132,15 @@ pub(super) struct Emulated {
     memory: Memory,
     engine: Engine,
     first_error: Arc<FirstError>,
-    rung: Arc<AtomicU64>,
-    next: u64,
-    /// Addresses of the ring, the queue and its signal.
-    ring: u64,
-    queue: u64,
+    lane: Lane,
+    /// More queues, for packets that run beside each other.
+    more_lanes: Vec<Lane>,
+    /// The address of the signal of packets that run alone.
     signal: u64,
+    /// Those of the others, and which of them are free.
+    signals: Vec<u64>,
+    free_signals: Vec<usize>,
+    flights: Vec<Flight>,
     /// Sees accesses; none where another observer does.
     recorder: Option<Arc<Recorder>>,
     description: Description,
@@ -162,56 +178,68 @@ impl Emulated {
         };
         let engine = Engine::start(threads, setup.limit.is_none().then_some(STUCK_AFTER)).map_err(failed)?;
         let mut memory = Memory::new(gpu.space.clone(), wanted);
-        let ring = memory.map_anywhere(SLOTS * SLOT)?;
-        let queue = memory.map_anywhere(size_of::<Queue>() as u64)?;
+        let lane = Lane::make(QUEUE, &mut memory, &engine, &gpu)?;
         let signal = memory.map_anywhere(size_of::<Signal>() as u64)?;
-        let rung = Arc::new(AtomicU64::new(u64::MAX));
-        // SAFETY: the atomic lives as long as its owner, which the doorbell has.
-        let doorbell = unsafe { Doorbell::new(Arc::as_ptr(&rung), rung.clone()) };
         let description = Description {
             isa,
             product: format!("{arch} (emulated)"),
             emulated: true,
             runtime: "no runtime".to_owned(),
         };
-        let next = 0;
-        let device =
-            Emulated { arch, gpu, memory, engine, first_error, rung, next, ring, queue, signal, recorder, description };
-        let header = device.queue_memory()?;
-        header.queue_properties.store(properties::ENABLE_PROFILING, Ordering::Relaxed);
-        header.group_segment_aperture_base_hi.store(SHARED_APERTURE_HI, Ordering::Relaxed);
-        header.private_segment_aperture_base_hi.store(PRIVATE_APERTURE_HI, Ordering::Relaxed);
-        device.signal_memory()?.kind.store(kind::USER, Ordering::Release);
-        let injections = Vec::new();
-        let info = AqlQueueInfo { id: QUEUE, ring, slots: SLOTS, queue, doorbell, injections };
-        device.engine.add_aql(info, device.gpu.clone());
+        let device = Emulated {
+            arch,
+            gpu,
+            memory,
+            engine,
+            first_error,
+            lane,
+            more_lanes: Vec::new(),
+            signal,
+            signals: Vec::new(),
+            free_signals: Vec::new(),
+            flights: Vec::new(),
+            recorder,
+            description,
+        };
+        device.signal_memory(signal)?.kind.store(kind::USER, Ordering::Release);
         Ok(device)
     }
 
-    fn queue_memory(&self) -> Result<&Queue> {
-        let (place, _) = self.memory.at(self.queue, size_of::<Queue>())?;
-        // SAFETY: mapped for as long as `self`, page-aligned, and of atomics only; so many zeroes are a queue.
+    fn signal_memory(&self, signal: u64) -> Result<&Signal> {
+        let (place, _) = self.memory.at(signal, size_of::<Signal>())?;
+        // SAFETY: mapped for as long as `self`, aligned, and of atomics only; so many zeroes are a signal.
         Ok(unsafe { place.cast().as_ref() })
     }
 
-    fn signal_memory(&self) -> Result<&Signal> {
-        let (place, _) = self.memory.at(self.signal, size_of::<Signal>())?;
-        // SAFETY: as above.
-        Ok(unsafe { place.cast().as_ref() })
+    /// Writes a packet into the ring of a queue; its number.
+    ///
+    /// # Safety
+    /// The packet processor has left the slot.
+    unsafe fn write_packet(&self, lane: &Lane, packet: &Packet) -> Result<u64> {
+        let slot = lane.ring + lane.next % SLOTS * SLOT;
+        // SAFETY: the ring's memory; the caller's promise.
+        unsafe { self.write(&[(Placed(slot), &packet.to_bytes())]) }?;
+        lane.memory(&self.memory)?.write_dispatch_id.store(lane.next + 1, Ordering::Release);
+        Ok(lane.next)
+    }
+
+    /// The device is of no use any more: its waves may run on.
+    fn give_up(&self) {
+        std::iter::once(&self.lane).chain(&self.more_lanes).for_each(|lane| self.engine.remove(lane.id));
     }
 
     /// The packets and the queue's structure, but for what the packet processor writes there.
     fn queue_contents(&self) -> Result<Vec<(u64, u8)>> {
         let (mut ring, mut queue) = ([0; (SLOTS * SLOT) as usize], [0; size_of::<Queue>()]);
         // SAFETY: no wave runs.
-        unsafe { self.read(&mut [(Placed(self.ring), &mut ring), (Placed(self.queue), &mut queue)]) }?;
+        unsafe { self.read(&mut [(Placed(self.lane.ring), &mut ring), (Placed(self.lane.queue), &mut queue)]) }?;
         let ids = [offset_of!(Queue, write_dispatch_id), offset_of!(Queue, read_dispatch_id)];
         let is_id = |at: usize| ids.iter().any(|id| (*id..*id + size_of::<u64>()).contains(&at));
         let is_header = |at: usize| at % (SLOT as usize) < size_of::<u16>();
         let ring = ring.into_iter().enumerate().filter(|(at, _)| !is_header(*at));
         let queue = queue.into_iter().enumerate().filter(|(at, _)| !is_id(*at));
         let at = |base: u64| move |(at, byte): (usize, u8)| (base + at as u64, byte);
-        Ok(ring.map(at(self.ring)).chain(queue.map(at(self.queue))).collect())
+        Ok(ring.map(at(self.lane.ring)).chain(queue.map(at(self.lane.queue))).collect())
     }
 
     /// Puts code into mapped memory; the address of its anchor.
@@ -257,7 +285,11 @@ impl Device for Emulated {
     }
 
     fn queue(&self) -> QueueFacts {
-        QueueFacts { address: self.queue, private_base_hi: PRIVATE_APERTURE_HI, shared_base_hi: SHARED_APERTURE_HI }
+        QueueFacts {
+            address: self.lane.queue,
+            private_base_hi: PRIVATE_APERTURE_HI,
+            shared_base_hi: SHARED_APERTURE_HI,
+        }
     }
 
     fn allocate(&mut self, wanted: &[MemoryRequest], _qualified: &mut Vec<String>) -> Result<Vec<PlacedRange>> {
@@ -354,21 +386,17 @@ impl Device for Emulated {
 
     unsafe fn run(&mut self, mut packet: Packet, limit: Duration) -> Result<Times> {
         packet.set_completion_signal(self.signal);
-        let slot = self.ring + self.next % SLOTS * SLOT;
-        // SAFETY: the ring's memory; the packet processor has left the slot, since every packet is waited for.
-        unsafe { self.write(&[(Placed(slot), &packet.to_bytes())]) }?;
-        self.queue_memory()?.write_dispatch_id.store(self.next + 1, Ordering::Release);
+        // SAFETY: every packet is waited for.
+        let number = unsafe { self.write_packet(&self.lane, &packet) }?;
         let contents = self.queue_contents()?;
-        let number = self.next;
-        self.next += 1;
-        let signal = self.signal_memory()?;
+        self.lane.next += 1;
+        let signal = self.signal_memory(self.signal)?;
         let completion = Completion::new(signal);
         let start = Instant::now();
-        self.rung.store(number, Ordering::Release);
+        self.lane.rung.store(number, Ordering::Release);
         self.engine.wake();
         let failed = |error| {
-            // Its waves may run on.
-            self.engine.remove(QUEUE);
+            self.give_up();
             Err(error)
         };
         loop {
@@ -400,6 +428,108 @@ impl Device for Emulated {
             return Err(completion::queue_written(&format!("at {address:#x}")));
         }
         Ok(Times { gpu_ns: ended.saturating_sub(began) * TICK, host_ns })
+    }
+
+    fn make_queues(&mut self, count: usize) -> Result<()> {
+        while self.more_lanes.len() + 1 < count {
+            let id = self.more_lanes.last().map_or(QUEUE, |lane| lane.id) + 1;
+            self.more_lanes.push(Lane::make(id, &mut self.memory, &self.engine, &self.gpu)?);
+        }
+        Ok(())
+    }
+
+    unsafe fn submit(&mut self, queue: usize, mut packet: Packet, ticket: usize) -> Result<()> {
+        let signal = match self.free_signals.pop() {
+            Some(signal) => signal,
+            None => {
+                let address = self.memory.map_anywhere(size_of::<Signal>() as u64)?;
+                self.signal_memory(address)?.kind.store(kind::USER, Ordering::Release);
+                self.signals.push(address);
+                self.signals.len() - 1
+            }
+        };
+        let address = self.signals.get(signal).copied().unwrap_or(self.signal);
+        packet.set_completion_signal(address);
+        let lane = match queue.checked_sub(1) {
+            None => Some(&self.lane),
+            Some(more) => self.more_lanes.get(more),
+        };
+        let lane = lane.ok_or_else(|| ReplayError::Environment {
+            what: "the queues",
+            expected: format!("{} queues", self.more_lanes.len() + 1),
+            found: format!("queue {queue}"),
+        })?;
+        let flight = Flight::begin(ticket, signal, self.signal_memory(address)?);
+        // SAFETY: a ring has more slots than packets are in flight: the caller's promise.
+        let number = unsafe { self.write_packet(lane, &packet) }?;
+        lane.rung.store(number, Ordering::Release);
+        match queue.checked_sub(1).and_then(|more| self.more_lanes.get_mut(more)) {
+            Some(lane) => lane.next += 1,
+            None => self.lane.next += 1,
+        }
+        self.flights.push(flight);
+        self.engine.wake();
+        Ok(())
+    }
+
+    fn completed(&mut self, limit: Duration) -> Result<Vec<(usize, u64)>> {
+        let (start, mut all) = (Instant::now(), Vec::new());
+        while all.is_empty() && !self.flights.is_empty() {
+            let mut left = Vec::new();
+            for flight in std::mem::take(&mut self.flights) {
+                let address = self.signals.get(flight.signal).copied().unwrap_or(self.signal);
+                let signal = self.signal_memory(address)?;
+                if flight.is_complete(signal).inspect_err(|_| self.give_up())? {
+                    let (began, ended) = signal.ticks();
+                    all.push((flight.ticket, ended.saturating_sub(began) * TICK));
+                    self.free_signals.push(flight.signal);
+                } else {
+                    left.push(flight);
+                }
+            }
+            self.flights = left;
+            let failed = self.first_error.take().or_else(|| {
+                let is_over = all.is_empty() && start.elapsed() > limit;
+                is_over.then(|| ReplayError::Timeout { seconds: limit.as_secs_f64() })
+            });
+            if let Some(error) = failed {
+                self.give_up();
+                return Err(error);
+            }
+            if all.is_empty() && start.elapsed() > SPIN {
+                std::thread::sleep(LOOK);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(all)
+    }
+}
+
+impl Lane {
+    /// Makes a queue.
+    ///
+    /// # Errors
+    /// When the host has no memory for it.
+    fn make(id: u32, memory: &mut Memory, engine: &Engine, gpu: &Arc<Gpu>) -> Result<Lane> {
+        let ring = memory.map_anywhere(SLOTS * SLOT)?;
+        let queue = memory.map_anywhere(size_of::<Queue>() as u64)?;
+        let rung = Arc::new(AtomicU64::new(u64::MAX));
+        // SAFETY: the atomic lives as long as its owner, which the doorbell has.
+        let doorbell = unsafe { Doorbell::new(Arc::as_ptr(&rung), rung.clone()) };
+        let lane = Lane { id, rung, next: 0, ring, queue };
+        let header = lane.memory(memory)?;
+        header.queue_properties.store(properties::ENABLE_PROFILING, Ordering::Relaxed);
+        header.group_segment_aperture_base_hi.store(SHARED_APERTURE_HI, Ordering::Relaxed);
+        header.private_segment_aperture_base_hi.store(PRIVATE_APERTURE_HI, Ordering::Relaxed);
+        let info = AqlQueueInfo { id, ring, slots: SLOTS, queue, doorbell, injections: Vec::new() };
+        engine.add_aql(info, gpu.clone());
+        Ok(lane)
+    }
+
+    fn memory<'m>(&self, memory: &'m Memory) -> Result<&'m Queue> {
+        let (place, _) = memory.at(self.queue, size_of::<Queue>())?;
+        // SAFETY: mapped for as long as the memory, page-aligned, and of atomics only; so many zeroes are a queue.
+        Ok(unsafe { place.cast().as_ref() })
     }
 }
 

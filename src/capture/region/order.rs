@@ -1,0 +1,223 @@
+//! What packets of a region depend on in other queues: what the host knew when it rang the doorbell, and what barriers wait for.
+//!
+//! Dispatches are held, and run one at a time, so that each runs behind all others. That says nothing of the application. What it can have
+//! relied on is what was complete when it rang the doorbell, whatever was held then, and what completes the signals of its barriers.
+//!
+//! # Threads
+//! Publishers, each with its queue's lock, and the capture thread.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use hsa_sys::abi::aql::{Packet, PacketType};
+use logdur_capture::Completed;
+use logdur_intercept::queue::{Queue, Ring};
+
+use super::Other;
+use crate::capture::copies;
+
+/// What a barrier waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// These packets.
+    For(Vec<Completed>),
+    /// Something that is not known, as a store of the host: what is complete once the barrier is.
+    Anything,
+}
+
+/// What is known of the order of packets. Queues have their numbers.
+#[derive(Default)]
+pub(super) struct Order {
+    /// Of each queue, the packet behind its last one that is complete.
+    completed: HashMap<u64, u64>,
+    /// Of each queue, where packets end that were rung for together, and what was complete then.
+    rung: HashMap<u64, VecDeque<(u64, Vec<Completed>)>>,
+    /// The packets that complete signals, by the signals' handles.
+    producers: HashMap<u64, Vec<Completed>>,
+    /// By queue and index.
+    barriers: HashMap<(u64, u64), Waits>,
+}
+
+/// The later one of what is known of each queue.
+fn join(all: &mut Vec<Completed>, more: &[Completed]) {
+    for other in more {
+        match all.iter_mut().find(|known| known.queue == other.queue) {
+            Some(known) => known.index = known.index.max(other.index),
+            None => all.push(other.clone()),
+        }
+    }
+    all.sort_by_key(|completed| completed.queue);
+}
+
+fn number(queue: &Queue) -> u64 {
+    queue.id.load(Ordering::Relaxed)
+}
+
+impl Order {
+    /// Packets of a queue are complete, up to this one.
+    pub(super) fn has_completed(&mut self, queue: u64, index: u64) {
+        let end = self.completed.entry(queue).or_default();
+        *end = (*end).max(index + 1);
+    }
+
+    fn is_complete(&self, packet: &Completed) -> bool {
+        self.completed.get(&packet.queue).is_some_and(|end| *end >= packet.index)
+    }
+
+    /// How far other queues have come.
+    pub(super) fn now(&self, own: u64) -> Vec<Completed> {
+        let others = self.completed.iter().filter(|(queue, _)| **queue != own);
+        let mut all: Vec<Completed> = others.map(|(&queue, &index)| Completed { queue, index }).collect();
+        all.sort_by_key(|completed| completed.queue);
+        all
+    }
+
+    /// The host has written packets, and rung for them.
+    pub(super) fn written(&mut self, queue: &Queue, ring: &Ring, packets: Range<u64>) {
+        let (own, published) = (number(queue), ring.published.load(Ordering::Relaxed));
+        let now = self.now(own);
+        let rung = self.rung.entry(own).or_default();
+        while rung.front().is_some_and(|(end, _)| *end <= published) {
+            rung.pop_front();
+        }
+        rung.push_back((packets.end, now));
+        for index in packets {
+            // SAFETY: the packet is not published, so that the application may not destroy the signals that it waits for.
+            let value = |signal: u64| unsafe { copies::value(signal) };
+            self.sees(own, index, &ring.slot(index).read(), value);
+        }
+    }
+
+    /// A packet that is written and not published.
+    fn sees(&mut self, queue: u64, index: u64, packet: &Packet, value: impl Fn(u64) -> i64) {
+        let waits = match packet.packet_type() {
+            PacketType::BarrierAnd => {
+                let mut waits = Waits::For(Vec::new());
+                let signals = packet.dependencies().into_iter().filter(|signal| *signal != 0 && value(*signal) != 0);
+                for signal in signals {
+                    let producers = self.producers.get(&signal).map_or(&[][..], Vec::as_slice);
+                    // One that all have completed was given a value again.
+                    match &mut waits {
+                        Waits::For(all) if producers.iter().any(|packet| !self.is_complete(packet)) => {
+                            join(all, producers);
+                        }
+                        _ => waits = Waits::Anything,
+                    }
+                }
+                Some(waits)
+            }
+            PacketType::KernelDispatch => None,
+            _ if packet.is_extended_dispatch() => None,
+            // One signal of several is enough, or one with a condition.
+            _ => Some(Waits::Anything),
+        };
+        if let Some(waits) = waits {
+            self.barriers.insert((queue, index), waits);
+        }
+        let signal = packet.completion_signal();
+        if signal != 0 {
+            join(self.producers.entry(signal).or_default(), &[Completed { queue, index: index + 1 }]);
+        }
+    }
+
+    /// What was complete when the host rang for a packet, which is asked once, in order.
+    pub(super) fn at_doorbell(&mut self, queue: u64, index: u64) -> Vec<Completed> {
+        let now = self.now(queue);
+        let Some(rung) = self.rung.get_mut(&queue) else { return now };
+        while rung.front().is_some_and(|(end, _)| *end <= index) {
+            rung.pop_front();
+        }
+        rung.front().map_or(now, |(_, known)| known.clone())
+    }
+
+    /// What a packet that is no dispatch waits for, which is asked once.
+    pub(super) fn of_barrier(&mut self, queue: u64, index: u64) -> Waits {
+        self.barriers.remove(&(queue, index)).unwrap_or(Waits::Anything)
+    }
+
+    /// Puts packets that are over behind all that they wait for, and says what that was. What is not over when a region ends depends on
+    /// nothing that is not.
+    pub(super) fn put_in_order(&mut self, others: Vec<Other>) -> Vec<(Other, Vec<Completed>)> {
+        let (mut left, mut all) = (VecDeque::from(others), Vec::new());
+        while !left.is_empty() {
+            let is_first = |at: usize| {
+                let queue = left.get(at).map(|other: &Other| number(other.queue));
+                left.iter().take(at).all(|earlier| Some(number(earlier.queue)) != queue)
+            };
+            let may_go = |other: &Other| match &other.waits {
+                Waits::For(packets) => packets.iter().all(|packet| self.is_complete(packet)),
+                Waits::Anything => true,
+            };
+            let next = (0..left.len()).find(|&at| is_first(at) && left.get(at).is_some_and(may_go));
+            let Some(other) = left.remove(next.unwrap_or(0)) else { break };
+            let own = number(other.queue);
+            let mut waited = other.waited.clone();
+            match &other.waits {
+                Waits::For(packets) => {
+                    let complete = packets.iter().filter(|packet| packet.queue != own && self.is_complete(packet));
+                    join(&mut waited, &complete.cloned().collect::<Vec<_>>());
+                }
+                Waits::Anything => join(&mut waited, &self.now(own)),
+            }
+            self.has_completed(own, other.index);
+            all.push((other, waited));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn barrier(signals: &[u64]) -> Packet {
+        let mut words = [0; 16];
+        words[0] = 3;
+        for (n, signal) in signals.iter().enumerate() {
+            words[2 + 2 * n] = *signal as u32;
+        }
+        Packet(words)
+    }
+
+    fn dispatch(signal: u64) -> Packet {
+        let mut words = [0; 16];
+        words[0] = 2;
+        let mut packet = Packet(words);
+        packet.set_completion_signal(signal);
+        packet
+    }
+
+    #[test]
+    fn a_barrier_waits_for_the_packets_that_complete_its_signals_and_for_anything_that_is_not_known() {
+        let mut order = Order::default();
+        let one = |_| 1;
+        order.sees(1, 4, &dispatch(0x100), one);
+        order.sees(2, 9, &dispatch(0x200), one);
+        order.sees(3, 0, &barrier(&[0x100, 0x200]), one);
+        let all = vec![Completed { queue: 1, index: 5 }, Completed { queue: 2, index: 10 }];
+        assert_eq!(order.of_barrier(3, 0), Waits::For(all));
+        // The host has seen that it is complete: it need not be waited for.
+        order.sees(3, 1, &barrier(&[0x100]), |_| 0);
+        assert_eq!(order.of_barrier(3, 1), Waits::For(Vec::new()));
+        order.sees(3, 2, &barrier(&[0x300]), one);
+        assert_eq!(order.of_barrier(3, 2), Waits::Anything, "nobody completes that signal but the host");
+        order.has_completed(1, 4);
+        order.sees(3, 3, &barrier(&[0x200, 0x100]), one);
+        assert_eq!(order.of_barrier(3, 3), Waits::Anything, "the signal was given a value again");
+    }
+
+    #[test]
+    fn packets_depend_on_what_was_complete_at_their_own_doorbell() {
+        let mut order = Order::default();
+        order.rung.insert(1, VecDeque::from([(2, order.now(1))]));
+        order.has_completed(2, 6);
+        let now = order.now(1);
+        order.rung.get_mut(&1).unwrap().push_back((4, now));
+        order.has_completed(2, 7);
+        let [first, third, later] = [0, 2, 4].map(|index| order.at_doorbell(1, index));
+        assert_eq!(first, []);
+        assert_eq!(third, [Completed { queue: 2, index: 7 }]);
+        assert_eq!(later, [Completed { queue: 2, index: 8 }], "no doorbell was seen: as far as it is now");
+    }
+}
