@@ -45,7 +45,7 @@ impl Driver for Deaf {
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, content)) = data.split_first() else { return };
     let arch = Arch::ALL[usize::from(kind >> 1) % Arch::ALL.len()];
-    let shape = Shape { arch, sramecc: arch.can_correct_sram(), compute_units: 1 };
+    let shape = Shape::new(arch, arch.can_correct_sram(), 1);
     let gpu = Arc::new(Gpu::new(0, shape, Arc::new(Clock::real()), Arc::new(Deaf)));
     // One more page, so that the mapping can begin at a page as those of hosts do.
     let words: Arc<Vec<AtomicU64>> = Arc::new((0..(PAGES + 1) * PAGE / 8).map(|_| AtomicU64::new(0)).collect());

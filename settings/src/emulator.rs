@@ -12,7 +12,7 @@ use crate::{Value, settings};
 pub struct GpuList(pub Vec<String>);
 
 /// The most GPUs that are emulated in a process.
-const MOST_GPUS: usize = 64;
+pub const MOST_GPUS: usize = 64;
 
 impl Value for GpuList {
     fn parse(text: &OsStr) -> Result<Self, String> {
@@ -34,6 +34,27 @@ impl Value for GpuList {
             names.extend(std::iter::repeat_n(name.to_owned(), count));
         }
         Ok(GpuList(names))
+    }
+}
+
+/// How many compute units a board has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComputeUnits {
+    /// So many.
+    Number(u32),
+    /// As many as the product.
+    Product,
+}
+
+impl Value for ComputeUnits {
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        let expected = || "expected product or a number from 1 to 1024".to_owned();
+        let text = text.to_str().ok_or_else(expected)?;
+        if text == "product" {
+            return Ok(ComputeUnits::Product);
+        }
+        let number = text.parse().ok().filter(|number| (1..=1024).contains(number));
+        number.map(ComputeUnits::Number).ok_or_else(expected)
     }
 }
 
@@ -208,11 +229,11 @@ settings! {
     /// What the emulated GPU is like.
     Emulator;
 
-    /// The emulated GPUs, at most 64: names of processors. `2*gfx90a` is two GPUs. `gfx950:mi355x` is one of several products with that processor. `gfx90a:sramecc-` has no error correction of its static memories; all processors but gfx900 have it by default.
+    /// The emulated GPUs, at most 64: names of processors. `2*gfx90a` is two GPUs. `gfx950:mi355x` is one of several products with that processor, `gfx942:mi300a` another. `gfx942:cpx` is a board whose dies are a GPU each: `spx`, `dpx`, `tpx`, `qpx` and `cpx` are the ways to divide MI300 and MI350, and `nps2` or `nps4` those of their memory. `gfx90a:sramecc-` has no error correction of its static memories; all processors but gfx900 have it by default.
     gpus: GpuList = "KFDEMU_GPUS" ["NAME[,NAME…]"] or (GpuList(vec!["gfx90a".to_owned()])) "`gfx90a`";
-    /// Compute units of each GPU. The runtime's own kernels launch work for each of them, so a larger number is slower.
-    compute_units: u32 = "KFDEMU_CUS" ["number"] or (8) "8";
-    /// Memory of each GPU. Only used memory is taken from the machine.
+    /// Compute units of each board, or `product`: as many as it has, 304 of MI300X. The runtime's own kernels launch work for each of them, so a larger number is slower. All dies (XCCs) have the same number.
+    compute_units: ComputeUnits = "KFDEMU_CUS" ["number | `product`"] or (ComputeUnits::Number(8)) "8";
+    /// Memory of each board; that of MI300A is the host's. Only used memory is taken from the machine.
     memory: Bytes = "KFDEMU_VRAM" ["BYTES"] or (Bytes(16 << 30)) "`16G`";
     /// Whether the host and the other GPUs can access the memory of a GPU. `large`: the aperture shows all memory, as on the emulated products. `small`: a host access is a segmentation fault, and an access by another GPU is a memory fault.
     bar: Bar = "KFDEMU_BAR" or (Bar::Large) "`large`";

@@ -18,7 +18,10 @@ mod when;
 
 pub use capture::{CaptureScope, CaptureTell, Compress, FileMode, Grid, Occurrences, Quiesce};
 pub use control::{Answer, LONGEST_REQUEST, Request, SOCKET_NAME, Switched, Turn};
-pub use emulator::{Bar, ClockKind, Emulator, Faults, Fetch, GpuList, Packets, ReadIndex, Scratch, Sdma, Times, Xnack};
+pub use emulator::{
+    Bar, ClockKind, ComputeUnits, Emulator, Faults, Fetch, GpuList, MOST_GPUS, Packets, ReadIndex, Scratch, Sdma,
+    Times, Xnack,
+};
 pub use hello::HelloLine;
 pub use injection::{INJECTION_KINDS, Injection, InjectionKind, Injections, KindRow};
 pub use instrument::{DRAWN_FROM, Dispatches, HandlerOptions, Handlers, Switch, Workgroups};

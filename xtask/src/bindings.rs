@@ -127,6 +127,7 @@ mod generate {
                 "AMDGPU_INFO_.*",
                 "AMDGPU_VA_OP_.*",
                 "AMDGPU_FAMILY_.*",
+                "AMDGPU_IDS_FLAGS_.*",
                 "AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED",
                 "AMDGPU_GEM_DOMAIN_(GTT|VRAM)",
                 "AMDGPU_GEM_(METADATA_)?OP_.*",

@@ -5,8 +5,8 @@
 //! completes the dispatch.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::driver::QueueError;
 use crate::fill::Fill;
@@ -14,6 +14,7 @@ use crate::launch::Launch;
 use crate::lock;
 use crate::observer::{Observe, Observer};
 use crate::schedule::Order;
+use crate::units::Units;
 use crate::watch::Watchdog;
 use crate::workgroup::Workgroup;
 
@@ -55,6 +56,8 @@ pub struct Dispatch {
     pub start: u64,
     /// Different for every dispatch of the process.
     pub(crate) serial: u64,
+    /// The compute units that its workgroups run on.
+    pub(crate) units: Arc<Units>,
     /// What unwritten data is drawn by, instead of the serial number where it is held: see [`Draw`].
     pub(crate) contents: u64,
     /// A time after its packet was written: a worker's knowledge of the host's memory that is newer than this is valid for it.
@@ -92,12 +95,20 @@ impl Drop for Running<'_> {
 
 impl Dispatch {
     /// A dispatch of which at most `capacity` workgroups are resident at a time. With a seed, their order is drawn.
-    pub(crate) fn new(launch: Launch, start: u64, capacity: u64, published: Moment, draw: Option<Draw>) -> Dispatch {
+    pub(crate) fn new(
+        launch: Launch,
+        units: Arc<Units>,
+        start: u64,
+        capacity: u64,
+        published: Moment,
+        draw: Option<Draw>,
+    ) -> Dispatch {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let (serial, total) = (SERIAL.fetch_add(1, Ordering::Relaxed), launch.total());
         let drawn = |draw: Draw| Order::drawn(&mut Fill::new(draw.seed, serial, total), total, capacity);
         Dispatch {
             serial,
+            units,
             // No serial number is 0.
             contents: if draw.is_some_and(|draw| draw.held) { 0 } else { serial },
             published,

@@ -172,6 +172,12 @@ impl Engine {
         self.wake();
     }
 
+    /// Lets the workgroups of an AQL queue's next dispatches run only on compute units whose bits are set; see `Units::masked`.
+    pub fn set_compute_units(&self, id: u32, mask: &[u32]) {
+        self.change(|queues| queues.iter_mut().filter(|q| q.id() == id).for_each(|q| q.set_compute_units(mask)));
+        self.wake();
+    }
+
     /// Looks at the queues now: a thread is about to wait for them.
     pub fn wake(&self) {
         self.shared.bell.ring();
@@ -319,7 +325,7 @@ impl Worker {
                     job.gpu.fill.get().map(|seed| {
                         [Fill::new(*seed, dispatch.contents, n), Fill::of_place(*seed, dispatch.serial, n)]
                     });
-                Box::new(Workgroup::start(&dispatch.launch, n, fill, &mut context))
+                Box::new(Workgroup::start(&dispatch.launch, n, &dispatch.units, fill, &mut context))
             }
             Work::Resume(workgroup) => workgroup,
             Work::Nothing => return false,

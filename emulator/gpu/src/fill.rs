@@ -12,8 +12,6 @@ use hsa_sys::abi::kernel_descriptor::KernelDescriptor;
 const SGPRS: usize = 108;
 /// Slots for waves of a SIMD unit, and SIMD units of a compute unit, that a workgroup's waves are told apart by.
 const SLOTS: (u32, u32) = (8, 4);
-/// XCCs of a GPU that has several.
-const XCCS: u32 = 8;
 
 /// Numbers for one workgroup: SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Debug)]
@@ -50,13 +48,13 @@ impl Fill {
         }
     }
 
-    /// Where on the GPU a workgroup runs, which has so many bytes of LDS.
+    /// Where a workgroup runs, which has so many bytes of LDS.
     pub(crate) fn seat(&mut self, lds: u32, arch: Arch) -> Seat {
         let unit = arch.row().lds.granule;
         let (units, all) = (lds.div_ceil(unit), arch.row().target.lds / unit);
         let lds_base = self.next() as u32 % (all.saturating_sub(units) + 1);
         // Two units of `LDS_BASE` are one of `LDS_SIZE`.
-        Seat { unit: self.next(), lds_base: 2 * lds_base, gprs: self.next() as u32, first: self.next() as u32 }
+        Seat { other: self.next(), lds_base: 2 * lds_base, gprs: self.next() as u32, first: self.next() as u32 }
     }
 
     /// Fills the registers that a kernel has, before those are set that it begins with.
@@ -79,11 +77,11 @@ impl Fill {
     }
 }
 
-/// Where on the GPU a workgroup runs: hardware chooses it anew for each.
+/// Where on a compute unit a workgroup runs: hardware chooses it anew for each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
-    /// Bits for the fields of `HW_REG_HW_ID` that name compute unit, queue and process.
-    unit: u64,
+    /// Which of the compute units, and bits for the fields of `HW_REG_HW_ID` that name queue and process.
+    other: u64,
     /// `LDS_BASE` of `HW_REG_LDS_ALLOC`.
     lds_base: u32,
     /// Bits for the bases of `HW_REG_GPR_ALLOC`.
@@ -93,34 +91,45 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
+    /// A number that chooses the compute unit.
+    pub(crate) fn drawn(self) -> u32 {
+        (self.other >> 32) as u32
+    }
+
     /// Sets the hardware registers that say where a wave is. Source: Vega ISA manual, "Hardware Register Values". Waves of a workgroup
     /// have different slots, as on hardware.
     pub(crate) fn put(self, wave: &mut Wave, number: u32) {
-        /// `PIPE_ID`, `CU_ID`, `SH_ID`, `SE_ID`, `TG_ID`, `VM_ID`, `QUEUE_ID`, `STATE_ID`, `ME_ID`.
-        const UNIT: u32 = !0x3f;
+        /// `PIPE_ID`, `TG_ID`, `VM_ID`, `QUEUE_ID`, `STATE_ID`, `ME_ID`.
+        const OTHER: u32 = 0xffff_00c0;
+        /// `CU_ID`, `SH_ID`, `SE_ID`, which the compute unit has set.
+        const UNIT: u32 = 0xff00;
         /// `VGPR_BASE` and `SGPR_BASE`.
         const BASES: u32 = 0x3f | 0x3f << 16;
         let (slots, simds) = SLOTS;
         let simd = number.wrapping_add(self.first) % simds;
         let slot = (number / simds).wrapping_add(self.first >> 8) % slots;
         let registers = &mut wave.hw_regs;
-        registers.hw_id = slot | simd << 4 | self.unit as u32 & UNIT;
+        registers.hw_id = slot | simd << 4 | registers.hw_id & UNIT | self.other as u32 & OTHER;
         registers.lds_alloc |= self.lds_base;
         registers.gpr_alloc = registers.gpr_alloc & !BASES | self.gprs.wrapping_add(number) & BASES;
-        registers.xcc_id = (self.unit >> 32) as u32 % XCCS;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::Dies;
+    use crate::units::Units;
 
     #[test]
     fn waves_of_a_workgroup_have_slots_of_their_own_and_workgroups_are_somewhere_else() {
+        let units = Units::all(Dies::of(Arch::Gfx942));
         let at = |dispatch, number| {
             let mut wave = Wave::new(Arch::Gfx942, 0, amdgpu_isa::wave::vgpr_file());
             wave.hw_regs.lds_alloc = 3 << 12;
-            Fill::new(1, dispatch, 0).seat(3 * 512, Arch::Gfx942).put(&mut wave, number);
+            let seat = Fill::new(1, dispatch, 0).seat(3 * 512, Arch::Gfx942);
+            wave.hw_regs.hw_id = units.of_workgroup(0, Some(seat.drawn())).hw_id();
+            seat.put(&mut wave, number);
             wave.hw_regs
         };
         let slots: std::collections::BTreeSet<u32> = (0..16).map(|number| at(1, number).hw_id & 0x3f).collect();
@@ -131,7 +140,7 @@ mod tests {
             all.len()
         };
         assert!(of(|r| r.hw_id) > 30 && of(|r| r.hw_id & 0x3f) > 8 && of(|r| r.lds_alloc & 0xff) > 15);
-        assert!(of(|r| r.gpr_alloc & 0x3f) > 8 && of(|r| r.xcc_id) > 5 && of(|r| r.lds_alloc >> 12) == 1);
+        assert!(of(|r| r.gpr_alloc & 0x3f) > 8 && of(|r| r.lds_alloc >> 12) == 1);
     }
 
     #[test]

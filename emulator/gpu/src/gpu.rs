@@ -84,12 +84,12 @@ impl Gpu {
         self.observe.get_or_init(|| observe);
     }
 
-    /// How many workgroups of a dispatch can be resident at a time.
-    pub(crate) fn capacity(&self, launch: &Launch) -> u64 {
+    /// How many workgroups of a dispatch can be resident at a time on so many compute units.
+    pub(crate) fn capacity(&self, launch: &Launch, units: u32) -> u64 {
         let items: u32 = launch.workgroup.iter().product();
         let row = self.shape.arch.row();
         let by_waves = row.waves_of_compute_unit() / items.div_ceil(LANES as u32).max(1);
         let by_lds = row.target.lds.checked_div(launch.lds).unwrap_or(u32::MAX);
-        u64::from(by_waves.min(by_lds).max(1)) * u64::from(self.shape.compute_units)
+        u64::from(by_waves.min(by_lds).max(1)) * u64::from(units.min(self.shape.compute_units))
     }
 }

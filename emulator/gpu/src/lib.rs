@@ -24,6 +24,7 @@ mod schedule;
 mod shape;
 mod signal;
 mod symbol;
+mod units;
 mod watch;
 mod workgroup;
 
@@ -35,4 +36,4 @@ pub use engine::Engine;
 pub use gpu::Gpu;
 use logdur_system::lock;
 pub use registers::{PRIVATE_APERTURE_HI, SHARED_APERTURE_HI};
-pub use shape::Shape;
+pub use shape::{Dies, Shape};

@@ -10,6 +10,7 @@ use crate::fill::{Fill, Seat};
 use crate::launch::Launch;
 use crate::machine::SCRATCH_WINDOW;
 use crate::shape::Shape;
+use crate::units::Unit;
 
 /// High half of the LDS aperture, as the driver reports it to the runtime.
 pub const SHARED_APERTURE_HI: u32 = 0x0001_0000;
@@ -26,7 +27,9 @@ pub(crate) struct WavePosition {
     pub(crate) wave: u32,
     /// Waves of the workgroup.
     pub(crate) waves: u32,
-    /// Where on the GPU the workgroup runs, where that is drawn.
+    /// The compute unit that the workgroup runs on.
+    pub(crate) unit: Unit,
+    /// Where on it, where that is drawn.
     pub(crate) seat: Option<Seat>,
 }
 
@@ -65,7 +68,8 @@ pub(crate) fn initial_wave(
     wave.mode = Mode(descriptor.initial_mode());
     wave.apertures = Apertures { shared: SHARED_APERTURE_HI, private: PRIVATE_APERTURE_HI };
     wave.accum_offset = if arch.unified_registers() { descriptor.accum_offset() } else { 256 };
-    wave.hw_regs.hw_id = place.wave & 15 | (place.wave & 3) << 4;
+    wave.hw_regs.hw_id = place.unit.hw_id() | place.wave & 15 | (place.wave & 3) << 4;
+    wave.hw_regs.xcc_id = place.unit.die;
     wave.hw_regs.lds_alloc = launch.lds.div_ceil(arch.row().lds.granule) << 12;
 
     let items: u32 = place.extent.iter().product();

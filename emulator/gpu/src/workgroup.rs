@@ -12,7 +12,7 @@ use amdgpu_isa::wave::{LANES, Trap, VgprFile, Wave, vgpr_file};
 use crate::clock::Clock;
 use crate::code::{Fetch, PAGE};
 use crate::driver::{Driver, WaveError};
-use crate::fill::Fill;
+use crate::fill::{Fill, Seat};
 use crate::gws::{Gws, Ticket};
 use crate::launch::Launch;
 use crate::machine::Machine;
@@ -22,6 +22,7 @@ use crate::registers::{self, initial_wave};
 use crate::schedule::Slices;
 use crate::shape::Shape;
 use crate::symbol;
+use crate::units::Units;
 use crate::watch::{Observed, StalledWave, StalledWaves, Verdict, Watch};
 
 /// So many instructions after the beginning, and after each barrier, a slice also ends where hardware may hold the wave for
@@ -113,16 +114,23 @@ pub(crate) struct ExecContext<'a> {
 impl Workgroup {
     /// Workgroup `n` of a dispatch, about to begin. `fill` gives unwritten data its contents; the second one says where the
     /// workgroup runs, and in which slices its waves do.
-    pub(crate) fn start(launch: &Launch, n: u64, fill: Option<[Fill; 2]>, context: &mut ExecContext<'_>) -> Workgroup {
+    pub(crate) fn start(
+        launch: &Launch,
+        n: u64,
+        units: &Units,
+        fill: Option<[Fill; 2]>,
+        context: &mut ExecContext<'_>,
+    ) -> Workgroup {
         let (mut fill, mut place) = fill.map_or((None, None), |[fill, place]| (Some(fill), Some(place)));
         let at = launch.coordinates(n);
         let extent = launch.extent(at);
         let waves = extent.iter().product::<u32>().div_ceil(LANES as u32);
         let seat = place.as_mut().map(|fill| fill.seat(launch.lds, context.shape.arch));
+        let unit = units.of_workgroup(n, seat.map(Seat::drawn));
         let slots: Vec<Slot> = (0..waves)
             .map(|wave| {
                 let registers = context.spares.registers.pop().unwrap_or_else(vgpr_file);
-                let place = registers::WavePosition { workgroup: at, extent, wave, waves, seat };
+                let place = registers::WavePosition { workgroup: at, extent, wave, waves, unit, seat };
                 Slot {
                     wave: initial_wave(context.shape, launch, &place, registers, fill.as_mut()),
                     state: State::Running,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use amdgpu_emu::Gpu;
 
+use crate::board::Node;
 use crate::memfile::MemFile;
-use crate::product::Product;
 use crate::usage::Account;
 
 /// One emulated GPU as the driver sees it.
 pub(crate) struct Device {
     pub(crate) gpu_id: u32,
-    pub(crate) product: &'static Product,
+    pub(crate) node: &'static Node,
     pub(crate) gpu: Arc<Gpu>,
     /// The file behind the render node: all memory that the driver hands out for this GPU.
     pub(crate) memory: MemFile,

@@ -18,6 +18,7 @@
     clippy::panic
 )]
 
+mod board;
 mod buffer;
 mod device;
 mod dmabuf;

@@ -12,9 +12,16 @@ pub(crate) struct Product {
     pub(crate) name: &'static str,
     pub(crate) device_id: u32,
     pub(crate) revision: u32,
-    pub(crate) array_count: u32,
     /// Dies with compute units.
     pub(crate) xccs: u32,
+    /// Shader engines of a die, with one array each.
+    pub(crate) engines: u32,
+    /// Compute units of the board.
+    pub(crate) compute_units: u32,
+    /// The most parts that its memory can be divided in.
+    pub(crate) memory_parts: u32,
+    /// Host and GPU are in one package, and have the same memory.
+    pub(crate) apu: bool,
     /// Its static memories have error correction on, which is part of the target's name (`gfx906:sramecc+`).
     pub(crate) sramecc: bool,
     pub(crate) sdma_engines: u32,
@@ -34,8 +41,11 @@ pub(crate) const PRODUCTS: &[Product] = &[
         name: "AMD Radeon Instinct MI25 (emulated)",
         device_id: 0x6860,
         revision: 0,
-        array_count: 4,
         xccs: 1,
+        engines: 4,
+        compute_units: 64,
+        memory_parts: 1,
+        apu: false,
         sramecc: false,
         sdma_engines: 2,
         sdma_xgmi_engines: 0,
@@ -51,8 +61,11 @@ pub(crate) const PRODUCTS: &[Product] = &[
         name: "AMD Radeon Instinct MI60 (emulated)",
         device_id: 0x66a0,
         revision: 0,
-        array_count: 4,
         xccs: 1,
+        engines: 4,
+        compute_units: 64,
+        memory_parts: 1,
+        apu: false,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 0,
@@ -68,8 +81,11 @@ pub(crate) const PRODUCTS: &[Product] = &[
         name: "AMD Instinct MI100 (emulated)",
         device_id: 0x738c,
         revision: 1,
-        array_count: 8,
         xccs: 1,
+        engines: 8,
+        compute_units: 120,
+        memory_parts: 1,
+        apu: false,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 6,
@@ -85,8 +101,11 @@ pub(crate) const PRODUCTS: &[Product] = &[
         name: "AMD Instinct MI210 (emulated)",
         device_id: 0x740f,
         revision: 2,
-        array_count: 8,
         xccs: 1,
+        engines: 8,
+        compute_units: 104,
+        memory_parts: 1,
+        apu: false,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 3,
@@ -102,8 +121,31 @@ pub(crate) const PRODUCTS: &[Product] = &[
         name: "AMD Instinct MI300X (emulated)",
         device_id: 0x74a1,
         revision: 0,
-        array_count: 8,
         xccs: 8,
+        engines: 4,
+        compute_units: 304,
+        memory_parts: 4,
+        apu: false,
+        sramecc: true,
+        sdma_engines: 2,
+        sdma_xgmi_engines: 14,
+        engine_clock_mhz: 2100,
+        memory_clock_mhz: 1300,
+        memory_width_bits: 8192,
+        l2_kib: 4096,
+        firmware: 166,
+        sdma_firmware: 22,
+    },
+    Product {
+        arch: Arch::Gfx942,
+        name: "AMD Instinct MI300A (emulated)",
+        device_id: 0x74a0,
+        revision: 0,
+        xccs: 6,
+        engines: 4,
+        compute_units: 228,
+        memory_parts: 1,
+        apu: true,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 14,
@@ -119,8 +161,11 @@ pub(crate) const PRODUCTS: &[Product] = &[
         name: "AMD Instinct MI350X (emulated)",
         device_id: 0x75a0,
         revision: 0,
-        array_count: 8,
         xccs: 8,
+        engines: 4,
+        compute_units: 256,
+        memory_parts: 2,
+        apu: false,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 14,
@@ -136,8 +181,11 @@ pub(crate) const PRODUCTS: &[Product] = &[
         name: "AMD Instinct MI355X (emulated)",
         device_id: 0x75a3,
         revision: 0,
-        array_count: 8,
         xccs: 8,
+        engines: 4,
+        compute_units: 256,
+        memory_parts: 2,
+        apu: false,
         sramecc: true,
         sdma_engines: 2,
         sdma_xgmi_engines: 14,
@@ -163,73 +211,9 @@ impl Product {
         let name = self.name.strip_suffix(" (emulated)").unwrap_or(self.name);
         name.rsplit(' ').next().unwrap_or(name).to_ascii_lowercase()
     }
-
-    /// The product with a processor of that name. Behind it, each after a colon, may be its model, and `sramecc+` or `sramecc-`, which says
-    /// whether error correction is on, for those that can have it.
-    pub(crate) fn named(name: &str) -> Option<Product> {
-        let mut parts = name.split(':');
-        let processor = parts.next()?;
-        let mut product = *PRODUCTS.iter().find(|p| p.arch.name() == processor)?;
-        let mut sramecc = None;
-        for part in parts {
-            match part {
-                "sramecc+" | "sramecc-" if sramecc.is_none() && product.arch.can_correct_sram() => {
-                    sramecc = Some(part == "sramecc+");
-                }
-                model => product = *PRODUCTS.iter().find(|p| p.arch == product.arch && p.model() == model)?,
-            }
-        }
-        Some(Product { sramecc: sramecc.unwrap_or(product.sramecc), ..product })
-    }
-
-    /// The number by which the driver knows the GPU at a place in the list; never 0.
-    pub(crate) fn gpu_id(index: usize) -> u32 {
-        0x4d00 + index as u32 * 0x11 + 1
-    }
-
-    /// The serial number of the chip at a place in the list.
-    pub(crate) fn unique_id(index: usize) -> u64 {
-        0x5ee0_0000_0000_0001 + index as u64
-    }
 }
 
 /// The minor number of the first render device.
 pub(crate) const FIRST_RENDER_MINOR: u32 = 128;
 /// The character device number of DRM devices.
 pub(crate) const DRM_MAJOR: u32 = 226;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn error_correction_is_what_the_name_says_or_what_boards_come_with() {
-        let sramecc = |name: &str| Product::named(name).map(|p| p.sramecc);
-        for product in PRODUCTS {
-            let name = product.arch.name();
-            assert_eq!(sramecc(name), Some(product.arch.can_correct_sram()), "{name}");
-            for (feature, on) in [("sramecc+", true), ("sramecc-", false)] {
-                let expected = product.arch.can_correct_sram().then_some(on);
-                assert_eq!(sramecc(&format!("{name}:{feature}")), expected, "{name}:{feature}");
-            }
-            assert_eq!(sramecc(&format!("{name}:xnack+")), None);
-        }
-    }
-
-    #[test]
-    fn a_product_is_chosen_by_its_processor_and_its_model() {
-        let name = |text: &str| Product::named(text).map(|p| (p.name, p.device_id, p.sramecc));
-        assert_eq!(name("gfx950"), Some(("AMD Instinct MI350X (emulated)", 0x75a0, true)));
-        assert_eq!(name("gfx950:mi350x"), name("gfx950"));
-        assert_eq!(name("gfx950:mi355x"), Some(("AMD Instinct MI355X (emulated)", 0x75a3, true)));
-        assert_eq!(name("gfx950:mi355x:sramecc-"), Some(("AMD Instinct MI355X (emulated)", 0x75a3, false)));
-        assert_eq!(
-            ["gfx942:mi355x", "gfx950:mi300x", "gfx950:", "mi355x", "gfx950:sramecc+:sramecc-"].map(name),
-            [None; 5]
-        );
-        for product in PRODUCTS {
-            let text = format!("{}:{}", product.arch.name(), product.model());
-            assert_eq!(name(&text).map(|(_, device, _)| device), Some(product.device_id), "{text}");
-        }
-    }
-}

@@ -3,17 +3,22 @@
 use std::ffi::{CString, c_char};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use crate::product::Product;
+use crate::board::gpu_id;
 use crate::sysfs::{Reading, visible_memory};
 use crate::{memfile, paths, plan, tree, usage};
 
-/// A GPU's value now, of all processes.
+/// The value now of a GPU's board, of all processes.
 pub(crate) fn value(index: usize, reading: Reading) -> u64 {
     let machine = tree::root().map_or(0, usage::machine);
-    let (video, system) = usage::everywhere(machine, Product::gpu_id(index));
+    let nodes = &plan::plan().nodes;
+    let Some(node) = nodes.get(index) else { return 0 };
+    let on_board = (0..).zip(nodes).filter(|(_, other)| other.board_index == node.board_index);
+    let (video, system) = on_board
+        .map(|(index, _)| usage::everywhere(machine, gpu_id(index)))
+        .fold((0, 0), |sum, (video, system)| (sum.0 + video, sum.1 + system));
     match reading {
         Reading::Video => video,
-        Reading::Visible => video.min(visible_memory(plan::settings())),
+        Reading::Visible => video.min(visible_memory(&node.board, plan::settings())),
         Reading::System => system,
     }
 }

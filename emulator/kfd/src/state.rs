@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use amdgpu_emu::clock::{Clock, Rate};
 use amdgpu_emu::driver::{self, CompletedPacket, Driver, MemoryFault, QueueError};
-use amdgpu_emu::{Engine, Gpu, Shape};
+use amdgpu_emu::{Engine, Gpu};
 use logdur_settings::{Bar, ClockKind, Emulator, Faults, Fetch, Packets, ReadIndex, Scratch, Sdma, Times, Xnack};
 
+use crate::board::{Node as GpuNode, gpu_id};
 use crate::buffer::Buffers;
 use crate::device::Device;
 use crate::event::{Events, MemoryException};
@@ -22,7 +23,6 @@ use crate::lock;
 use crate::memfile::{self, Identity, MemFile, identity};
 use crate::plan::{plan, settings};
 use crate::process_log::{self, ProcessLog};
-use crate::product::Product;
 use crate::progress;
 use crate::queue::{self, Queues};
 use crate::shared::Shared;
@@ -88,7 +88,8 @@ impl Driver for Callbacks {
         let verb = if fault.write { "write to" } else { "read of" };
         let MemoryFault { address, queue, what, .. } = fault;
         let mut others = State::get().map(|state| state.others_with(self.gpu_id, *address)).unwrap_or_default();
-        if !others.is_empty() && settings().bar == Bar::Small {
+        let small = |node: &GpuNode| node.board.bar(settings()) == Bar::Small;
+        if !others.is_empty() && plan().nodes.iter().any(small) {
             others += &format!("; {}=small, so GPUs have no access to each other's memory", Emulator::bar);
         }
         self.log.line(format!(
@@ -176,7 +177,7 @@ impl State {
             process_log::tell_panics();
             plan.problems.iter().for_each(|problem| log.line(problem));
         });
-        if plan.products.is_empty() {
+        if plan.nodes.is_empty() {
             // As on a machine without a GPU, which has no device. Runtimes handle that; some crash if nodes have no GPU.
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
@@ -195,8 +196,8 @@ impl State {
         });
         let machine = tree::root().map_or(0, usage::machine);
         let mut devices = Vec::new();
-        for (index, product) in plan.products.iter().enumerate() {
-            let gpu_id = Product::gpu_id(index);
+        for (index, node) in plan.nodes.iter().enumerate() {
+            let gpu_id = gpu_id(index);
             let callbacks = Callbacks {
                 log: shared_log.clone(),
                 events: events.clone(),
@@ -204,14 +205,12 @@ impl State {
                 trace: trace.clone(),
                 gpu_id,
             };
-            let compute_units = plan.settings.compute_units.clamp(1, 1024).next_multiple_of(product.array_count);
-            let shape = Shape { arch: product.arch, sramecc: product.sramecc, compute_units };
             // The first page has the sums of what is allocated.
             let memory = MemFile::new(memfile::MEMORY, MEMORY_FILE, memfile::PAGE)?;
             let account = Account::new(memory.map(0, memfile::PAGE)?, machine, gpu_id);
-            let gpu = Gpu::new(index, shape, clock.clone(), Arc::new(callbacks));
+            let gpu = Gpu::new(index, node.shape(&plan.settings), clock.clone(), Arc::new(callbacks));
             plan.settings.fill.into_iter().for_each(|seed| gpu.fill_from(seed));
-            devices.push(Device { gpu_id, product, gpu: Arc::new(gpu), memory, account });
+            devices.push(Device { gpu_id, node, gpu: Arc::new(gpu), memory, account });
         }
         let svm = SharedVirtual::default();
         svm.set_retries(plan.settings.xnack == Xnack::On, &devices);

@@ -11,9 +11,10 @@ use std::path::Path;
 
 use logdur_settings::{Bar, Emulator};
 
+use crate::board::{Board, MemoryMode, Mode, Node};
 use crate::entries::{Entries, Entry, file};
-use crate::plan::gpu_count;
-use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR, Product};
+use crate::plan::plan;
+use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR};
 
 /// The bridge that the GPUs are behind.
 const BRIDGE: &str = "/sys/devices/pci0000:00";
@@ -24,19 +25,26 @@ const SMALL_APERTURE: u64 = 256 << 20;
 /// What every temperature sensor reads, in thousandths of a degree Celsius.
 const TEMPERATURE: u32 = 25_000;
 
-/// The PCI address of the GPU at a place in the list: domain, bus, device, function.
-pub(crate) fn pci_address(index: usize) -> String {
-    format!("0000:{:02x}:00.0", 3 + index)
+/// The PCI address of the board at a place in the list: domain, bus, device, function.
+pub(crate) fn pci_address(board: usize) -> String {
+    format!("0000:{:02x}:00.0", 3 + board)
 }
 
-/// `location_id` of the KFD topology: bus, device and function in one number.
-pub(crate) fn location_id(index: usize) -> u64 {
-    0x300 + 0x100 * index as u64
+/// `location_id` of the KFD topology: bus, device and function of the board in one number, and the partition in its highest four bits.
+pub(crate) fn location_id(node: &Node) -> u64 {
+    0x300 + 0x100 * node.board_index as u64 + (u64::from(node.partition) << 28)
 }
 
-/// The folder of a GPU.
-fn device(index: usize) -> String {
-    format!("{BRIDGE}/{}", pci_address(index))
+/// The folder of a board.
+fn device(board: usize) -> String {
+    format!("{BRIDGE}/{}", pci_address(board))
+}
+
+/// Bytes of the host's memory.
+pub(crate) fn host_memory() -> u64 {
+    // SAFETY: sysconf only reads.
+    let number = |name| unsafe { libc::sysconf(name) };
+    number(libc::_SC_PHYS_PAGES).max(1 << 18) as u64 * number(libc::_SC_PAGESIZE).max(4096) as u64
 }
 
 /// Bytes of system memory that the driver lets GPUs use. Source: `amdgpu_ttm_init`, which takes half of the memory.
@@ -46,11 +54,11 @@ pub(crate) fn system_memory() -> u64 {
     number(libc::_SC_PHYS_PAGES).max(1) as u64 / 2 * number(libc::_SC_PAGESIZE).max(4096) as u64
 }
 
-/// Bytes of a GPU's memory that the host can be given access to.
-pub(crate) fn visible_memory(settings: &Emulator) -> u64 {
-    match settings.bar {
-        Bar::Large => settings.memory.0,
-        Bar::Small => settings.memory.0.min(SMALL_APERTURE),
+/// Bytes of a board's memory that the host can be given access to.
+pub(crate) fn visible_memory(board: &Board, settings: &Emulator) -> u64 {
+    match board.bar(settings) {
+        Bar::Large => board.memory(settings),
+        Bar::Small => board.memory(settings).min(SMALL_APERTURE),
     }
 }
 
@@ -62,13 +70,27 @@ fn clocks(megahertz: &[u32]) -> String {
 }
 
 /// Everything of sysfs that is about these GPUs, but the KFD topology.
-pub(crate) fn entries(products: &[Product], settings: &Emulator) -> Entries {
+pub(crate) fn entries(nodes: &[Node], settings: &Emulator) -> Entries {
     let mut entries = Entries::new();
-    entries.extend(other_devices(products.len()));
-    for (index, product) in products.iter().enumerate() {
-        entries.extend(pci_device(index, product, settings));
-        entries.extend(drm_nodes(index));
-        entries.extend(monitor(index));
+    let boards: Vec<&Node> = nodes.iter().filter(|node| node.partition == 0).collect();
+    entries.extend(other_devices(boards.len()));
+    for first in boards {
+        entries.extend(pci_device(first, settings));
+        entries.extend(monitor(first.board_index));
+    }
+    // Partitions but the first of a board are platform devices, numbered over all boards.
+    let mut others = 0..;
+    for (index, node) in nodes.iter().enumerate() {
+        let parent = if node.partition == 0 {
+            (format!("pci0000:00/{}", pci_address(node.board_index)), pci_address(node.board_index))
+        } else {
+            let name = format!("amdgpu_xcp_{}", others.next().unwrap_or(0));
+            let device = format!("/sys/devices/platform/{name}");
+            entries.push((format!("{device}/subsystem"), Entry::Link("../../../bus/platform".to_owned())));
+            entries.push(("/sys/bus/platform".to_owned(), Entry::Folder));
+            (format!("platform/{name}"), name)
+        };
+        entries.extend(drm_nodes(index, &parent.0, &parent.1));
     }
     entries
 }
@@ -98,8 +120,11 @@ fn host_processors() -> (String, String) {
     (mask, read("cpulist").unwrap_or_else(|| format!("0-{}", count - 1)))
 }
 
-fn pci_device(index: usize, p: &Product, settings: &Emulator) -> Entries {
+fn pci_device(first: &Node, settings: &Emulator) -> Entries {
+    let (board, p, index) = (&first.board, first.product(), first.board_index);
     let (device, pci) = (device(index), pci_address(index));
+    let modes: Vec<&str> = board.modes().into_iter().map(Mode::shown).collect();
+    let memory_modes: Vec<&str> = board.memory_modes().into_iter().map(MemoryMode::shown).collect();
     let (local_mask, local_list) = host_processors();
     let files = [
         ("vendor", "0x1002".to_owned()),
@@ -114,19 +139,21 @@ fn pci_device(index: usize, p: &Product, settings: &Emulator) -> Entries {
         ("numa_node", "0".to_owned()),
         ("local_cpus", local_mask),
         ("local_cpulist", local_list),
-        ("unique_id", format!("{:016x}", Product::unique_id(index))),
+        ("unique_id", format!("{:016x}", first.board_id())),
         ("product_name", p.name.to_owned()),
         ("product_number", "emulated".to_owned()),
         ("serial_number", format!("emulated-{index}")),
         ("vbios_version", "113-EMULATED".to_owned()),
-        ("mem_info_vram_total", settings.memory.0.to_string()),
-        ("mem_info_vis_vram_total", visible_memory(settings).to_string()),
+        ("mem_info_vram_total", board.memory(settings).to_string()),
+        ("mem_info_vis_vram_total", visible_memory(board, settings).to_string()),
         ("mem_info_gtt_total", system_memory().to_string()),
         ("power_dpm_force_performance_level", "auto".to_owned()),
         ("pp_dpm_sclk", clocks(&[500, p.engine_clock_mhz]).trim_end().to_owned()),
         ("pp_dpm_mclk", clocks(&[400, p.memory_clock_mhz]).trim_end().to_owned()),
-        ("current_compute_partition", "SPX".to_owned()),
-        ("current_memory_partition", "NPS1".to_owned()),
+        ("current_compute_partition", board.mode.shown().to_owned()),
+        ("available_compute_partition", modes.join(", ")),
+        ("current_memory_partition", board.memory_mode.shown().to_owned()),
+        ("available_memory_partition", memory_modes.join(", ")),
         ("fw_version/mec_fw_version", format!("{:#010x}", p.firmware)),
         ("fw_version/sdma_fw_version", format!("{:#010x}", p.sdma_firmware)),
     ];
@@ -143,16 +170,16 @@ fn pci_device(index: usize, p: &Product, settings: &Emulator) -> Entries {
     entries
 }
 
-fn drm_nodes(index: usize) -> Entries {
-    let (device, pci) = (device(index), pci_address(index));
+/// The files of a GPU's graphics devices, below the device at `parent`, a path in `/sys/devices`, whose last part is `name`.
+fn drm_nodes(index: usize, parent: &str, name_of_parent: &str) -> Entries {
     let render = FIRST_RENDER_MINOR + index as u32;
     let mut entries = Entries::new();
     for (name, minor) in [(format!("card{index}"), index as u32), (format!("renderD{render}"), render)] {
-        let node = format!("{device}/drm/{name}");
-        let inside = format!("devices/pci0000:00/{pci}/drm/{name}");
+        let node = format!("/sys/devices/{parent}/drm/{name}");
+        let inside = format!("devices/{parent}/drm/{name}");
         entries.extend([
             file(format!("{node}/dev"), format!("{DRM_MAJOR}:{minor}\n")),
-            (format!("{node}/device"), Entry::Link(format!("../../../{pci}"))),
+            (format!("{node}/device"), Entry::Link(format!("../../../{name_of_parent}"))),
             (format!("/sys/class/drm/{name}"), Entry::Link(format!("../../{inside}"))),
             (format!("/sys/dev/char/{DRM_MAJOR}:{minor}"), Entry::Link(format!("../../{inside}"))),
             file(format!("/dev/dri/{name}"), ""),
@@ -192,7 +219,7 @@ const READINGS: &[(&str, Reading)] = &[
     ("mem_info_gtt_used", Reading::System),
 ];
 
-/// Which value of which GPU a path names, by any of the ways to its folder.
+/// Which value of which GPU a path names, by any of the ways to its folder. Only the first GPU of a board has them.
 pub(crate) fn reading(path: &str) -> Option<(usize, Reading)> {
     let (folder, name) = path.rsplit_once('/')?;
     let &(_, reading) = READINGS.iter().find(|(known, _)| *known == name)?;
@@ -204,7 +231,8 @@ pub(crate) fn reading(path: &str) -> Option<(usize, Reading)> {
         let minor: u32 = minor.parse().ok()?;
         Some(minor.checked_sub(FIRST_RENDER_MINOR).unwrap_or(minor) as usize)
     } else {
-        (0..gpu_count()).find(|&index| pci_address(index) == last)
+        let is_named = |node: &Node| node.partition == 0 && pci_address(node.board_index) == last;
+        plan().nodes.iter().position(is_named)
     };
-    index.filter(|&index| index < gpu_count()).map(|index| (index, reading))
+    index.filter(|&index| plan().nodes.get(index).is_some_and(|node| node.partition == 0)).map(|index| (index, reading))
 }

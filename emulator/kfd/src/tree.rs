@@ -12,10 +12,11 @@ use std::sync::OnceLock;
 
 use logdur_settings::{Bar, Emulator, Xnack};
 
+use crate::board::{Node, gpu_id};
 use crate::entries::{Entries, Entry, file};
 use crate::plan::plan;
 use crate::process_log::ProcessLog;
-use crate::product::{FIRST_RENDER_MINOR, Product};
+use crate::product::FIRST_RENDER_MINOR;
 use crate::sysfs;
 
 /// Where the topology is.
@@ -28,7 +29,7 @@ pub(crate) fn root() -> Option<&'static Path> {
     static TREE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = TREE.get_or_init(|| {
         let plan = plan();
-        prepare(&plan.products, &plan.settings)
+        prepare(&plan.nodes, &plan.settings)
             .inspect_err(|e| {
                 ProcessLog::open(plan.settings.log.as_deref())
                     .line(format!("the device tree could not be written: {e}"))
@@ -47,7 +48,7 @@ fn properties(pairs: &[(&str, u64)]) -> String {
 }
 
 /// Every file of the tree for these GPUs.
-fn entries(products: &[Product], settings: &Emulator) -> Entries {
+fn entries(nodes: &[Node], settings: &Emulator) -> Entries {
     let mut entries = vec![
         file(format!("{TOPOLOGY}/generation_id"), "1\n"),
         file(
@@ -58,57 +59,76 @@ fn entries(products: &[Product], settings: &Emulator) -> Entries {
         file("/sys/module/amdgpu/refcnt", "0\n"),
         ("/sys/module/amdgpu/holders".to_owned(), Entry::Folder),
         file("/proc/modules", "amdgpu 0 0 - Live 0x0000000000000000\n"),
-        file(AMDGPU_IDS, names(products)),
+        file(AMDGPU_IDS, names(nodes)),
     ];
-    entries.extend(cpu_node(products.len(), settings));
-    for (index, product) in products.iter().enumerate() {
-        entries.extend(gpu_node(index, products, product, settings));
+    entries.extend(cpu_node(nodes, settings));
+    for (index, node) in nodes.iter().enumerate() {
+        entries.extend(gpu_node(index, nodes, node, settings));
     }
     // The driver makes the folders of links also where they stay empty.
-    for node in 0..=products.len() {
+    for node in 0..=nodes.len() {
         for links in ["io_links", "p2p_links"] {
             entries.push((format!("{TOPOLOGY}/nodes/{node}/{links}"), Entry::Folder));
         }
     }
-    entries.extend(sysfs::entries(products, settings));
+    entries.extend(sysfs::entries(nodes, settings));
     entries
 }
 
-fn names(products: &[Product]) -> String {
+fn names(nodes: &[Node]) -> String {
     let mut text = "1.0.0\n".to_owned();
-    for p in products {
+    for p in nodes.iter().filter(|node| node.partition == 0).map(Node::product) {
         let _ = writeln!(text, "{:04X},\t{:02X},\t{}", p.device_id, p.revision, p.name);
     }
     text
 }
 
-/// A link between two nodes. Source: `kfd_crat.h`, link types: 2 is PCI Express.
-fn link(from: usize, to: usize, weight: u64) -> String {
+/// How two nodes are connected. Source: link types and weights of `kfd_crat.h`.
+#[derive(Clone, Copy)]
+struct Link {
+    kind: u64,
+    weight: u64,
+    most_bandwidth: u64,
+}
+
+impl Link {
+    /// PCI Express.
+    const BUS: Link = Link { kind: 2, weight: 20, most_bandwidth: 32_000 };
+    /// Over PCI Express, past a bridge.
+    const PEER: Link = Link { weight: 40, ..Link::BUS };
+    /// XGMI within a package.
+    const PACKAGE: Link = Link { kind: 11, weight: 13, most_bandwidth: 819_200 };
+
+    /// That of a GPU with the host.
+    fn with_host(node: &Node) -> Link {
+        if node.product().apu { Link::PACKAGE } else { Link::BUS }
+    }
+}
+
+/// A link between two nodes.
+fn link(from: usize, to: usize, link: Link) -> String {
     properties(&[
-        ("type", 2),
+        ("type", link.kind),
         ("version_major", 0),
         ("version_minor", 0),
         ("node_from", from as u64),
         ("node_to", to as u64),
-        ("weight", weight),
+        ("weight", link.weight),
         ("min_latency", 0),
         ("max_latency", 0),
         ("min_bandwidth", 312),
-        ("max_bandwidth", 32000),
+        ("max_bandwidth", link.most_bandwidth),
         ("recommended_transfer_size", 0),
         ("flags", 1),
     ])
 }
 
 /// The host. It has links to the GPUs whose memory it can reach: the runtime concludes the one from the other.
-fn cpu_node(gpus: usize, settings: &Emulator) -> Entries {
-    let reachable = if settings.bar == Bar::Large { gpus } else { 0 };
+fn cpu_node(nodes: &[Node], settings: &Emulator) -> Entries {
+    let reachable: Vec<(usize, &Node)> =
+        (1..).zip(nodes).filter(|(_, node)| node.board.bar(settings) == Bar::Large).collect();
     let node = format!("{TOPOLOGY}/nodes/0");
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    // SAFETY: sysconf only reads.
-    let number = |name| unsafe { libc::sysconf(name) };
-    let (pages, page) = (number(libc::_SC_PHYS_PAGES), number(libc::_SC_PAGESIZE));
-    let memory = pages.max(1 << 18) as u64 * page.max(4096) as u64;
     let mut files = vec![
         file(format!("{node}/gpu_id"), "0\n"),
         file(format!("{node}/name"), "\n"),
@@ -119,7 +139,7 @@ fn cpu_node(gpus: usize, settings: &Emulator) -> Entries {
                 ("simd_count", 0),
                 ("mem_banks_count", 1),
                 ("caches_count", 0),
-                ("io_links_count", reachable as u64),
+                ("io_links_count", reachable.len() as u64),
                 ("p2p_links_count", 0),
                 ("cpu_core_id_base", 0),
                 ("simd_id_base", 0),
@@ -130,14 +150,19 @@ fn cpu_node(gpus: usize, settings: &Emulator) -> Entries {
             format!("{node}/mem_banks/0/properties"),
             properties(&[
                 ("heap_type", 0),
-                ("size_in_bytes", memory),
+                ("size_in_bytes", sysfs::host_memory()),
                 ("flags", 0),
                 ("width", 64),
                 ("mem_clk_max", 2666),
             ]),
         ),
     ];
-    files.extend((0..reachable).map(|g| file(format!("{node}/io_links/{g}/properties"), link(0, g + 1, 20))));
+    files.extend(
+        reachable
+            .iter()
+            .enumerate()
+            .map(|(n, &(to, gpu))| file(format!("{node}/io_links/{n}/properties"), link(0, to, Link::with_host(gpu)))),
+    );
     files
 }
 
@@ -154,19 +179,22 @@ mod capability {
     pub(super) const COMMON: u64 = QUEUE_SIZE_POWER_OF_TWO | DOORBELL_64_BIT | DEBUG_FIRMWARE;
 }
 
-fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> Entries {
+fn gpu_node(index: usize, all: &[Node], gpu: &Node, settings: &Emulator) -> Entries {
+    let (p, shape, large) = (gpu.product(), gpu.shape(settings), gpu.board.bar(settings) == Bar::Large);
+    let (host_engines, peer_engines) = gpu.copy_engines();
+    let arrays = shape.dies.engines * shape.dies.count;
     let node = format!("{TOPOLOGY}/nodes/{}", index + 1);
     let row = p.arch.row();
     // Video memory that the host can map when the runtime asks for it, or cannot.
-    let heap = if settings.bar == Bar::Large { 1 } else { 2 };
-    let cus = u64::from(settings.compute_units.clamp(1, 1024).next_multiple_of(p.array_count));
+    let heap = if large { 1 } else { 2 };
+    let cus = u64::from(shape.compute_units);
     let edc = if p.sramecc { capability::SRAM_EDC } else { 0 };
     let svm = if settings.xnack == Xnack::None { 0 } else { capability::SHARED_VIRTUAL_MEMORY };
     // Over PCI Express, another GPU is reached only through an aperture that shows all of its memory.
-    let last = if settings.bar == Bar::Large { all.len() } else { 0 };
+    let last = if large { all.len() } else { 0 };
     let peers: Vec<usize> = (1..=last).filter(|&n| n != index + 1).collect();
     let mut files = vec![
-        file(format!("{node}/gpu_id"), format!("{}\n", Product::gpu_id(index))),
+        file(format!("{node}/gpu_id"), format!("{}\n", gpu_id(index))),
         file(format!("{node}/name"), format!("{}\n", p.arch)),
         file(
             format!("{node}/properties"),
@@ -184,20 +212,20 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
                 ("gds_size_in_kb", 0),
                 ("num_gws", 64),
                 ("wave_front_size", row.wave_size().lanes().into()),
-                ("array_count", p.array_count.into()),
+                ("array_count", arrays.into()),
                 ("simd_arrays_per_engine", 1),
-                ("cu_per_simd_array", cus / u64::from(p.array_count)),
+                ("cu_per_simd_array", shape.dies.units.div_ceil(shape.dies.engines).into()),
                 ("simd_per_cu", row.simds.into()),
                 ("max_slots_scratch_cu", 32),
                 ("gfx_target_version", row.target.version().into()),
                 ("vendor_id", 0x1002),
                 ("device_id", p.device_id.into()),
-                ("location_id", sysfs::location_id(index)),
+                ("location_id", sysfs::location_id(gpu)),
                 ("domain", 0),
                 ("drm_render_minor", u64::from(FIRST_RENDER_MINOR) + index as u64),
                 ("hive_id", 0),
-                ("num_sdma_engines", p.sdma_engines.into()),
-                ("num_sdma_xgmi_engines", p.sdma_xgmi_engines.into()),
+                ("num_sdma_engines", host_engines.into()),
+                ("num_sdma_xgmi_engines", peer_engines.into()),
                 ("num_sdma_queues_per_engine", 8),
                 ("num_cp_queues", 24),
                 ("max_engine_clk_fcompute", p.engine_clock_mhz.into()),
@@ -206,8 +234,8 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
                 ("capability", capability::COMMON | edc | svm),
                 ("debug_prop", 0),
                 ("sdma_fw_version", p.sdma_firmware.into()),
-                ("unique_id", Product::unique_id(index)),
-                ("num_xcc", p.xccs.into()),
+                ("unique_id", gpu.unique_id()),
+                ("num_xcc", gpu.xccs().into()),
                 ("max_engine_clk_ccompute", 3000),
             ]),
         ),
@@ -215,7 +243,7 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
             format!("{node}/mem_banks/0/properties"),
             properties(&[
                 ("heap_type", heap),
-                ("size_in_bytes", settings.memory.0),
+                ("size_in_bytes", gpu.memory(settings)),
                 ("flags", 0),
                 ("width", p.memory_width_bits.into()),
                 ("mem_clk_max", p.memory_clock_mhz.into()),
@@ -224,10 +252,10 @@ fn gpu_node(index: usize, all: &[Product], p: &Product, settings: &Emulator) -> 
         file(format!("{node}/caches/0/properties"), cache(index, 1, 16)),
         file(format!("{node}/caches/1/properties"), cache(index, 2, p.l2_kib.into())),
     ];
-    files.push(file(format!("{node}/io_links/0/properties"), link(index + 1, 0, 20)));
+    files.push(file(format!("{node}/io_links/0/properties"), link(index + 1, 0, Link::with_host(gpu))));
     // Between two GPUs, `io_links` are those of XGMI, and ROCm-SMI takes no other there. Source: the kernel's `kfd_topology.c`.
     for (n, &to) in peers.iter().enumerate() {
-        files.push(file(format!("{node}/p2p_links/{n}/properties"), link(index + 1, to, 40)));
+        files.push(file(format!("{node}/p2p_links/{n}/properties"), link(index + 1, to, Link::PEER)));
     }
     files
 }
@@ -312,8 +340,8 @@ fn private_folder(bases: &[PathBuf], user: u32) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// When it cannot be written.
-fn prepare(products: &[Product], settings: &Emulator) -> io::Result<PathBuf> {
-    let entries = entries(products, settings);
+fn prepare(nodes: &[Node], settings: &Emulator) -> io::Result<PathBuf> {
+    let entries = entries(nodes, settings);
     let parent = parent(settings)?;
     write_into(&parent, &entries).map_err(|error| {
         io::Error::new(
@@ -350,9 +378,10 @@ fn write_into(parent: &Path, entries: &Entries) -> io::Result<PathBuf> {
 
 /// True when a path can be in the tree: a cheap test before the tree is made.
 pub(crate) fn may_hold(path: &[u8]) -> bool {
-    let prefixes: [&[u8]; 9] = [
+    let prefixes: [&[u8]; 10] = [
         b"/sys/devices/virtual/kfd",
         b"/sys/devices/pci0000:00/0000:",
+        b"/sys/devices/platform/amdgpu_xcp_",
         b"/sys/class/kfd",
         b"/sys/class/drm",
         b"/sys/bus/pci/devices",

@@ -3,6 +3,7 @@
 mod code_objects;
 mod hip;
 mod machine;
+mod mi300;
 mod mi350;
 pub(crate) mod opencl;
 mod openmp;

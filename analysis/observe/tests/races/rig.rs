@@ -135,7 +135,7 @@ impl Observer for Recorder {
 /// Runs `groups` workgroups of `waves` waves. Where they are interrupted follows from the seed.
 pub(crate) fn run(code: &[u32], groups: u32, waves: u32, lds: u32, seed: u32, observe: Arc<dyn Observe>) {
     let told = Arc::new(Told(Mutex::default()));
-    let shape = Shape { arch: Arch::Gfx90a, sramecc: false, compute_units: 2 };
+    let shape = Shape::new(Arch::Gfx90a, false, 2);
     let gpu = Arc::new(Gpu::new(0, shape, Arc::new(Clock::deterministic()), told.clone()));
     gpu.fill_from(seed);
     gpu.observe(observe);

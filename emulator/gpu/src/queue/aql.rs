@@ -24,6 +24,7 @@ use crate::inject::{Effect, Injection, NOWHERE};
 use crate::launch::Launch;
 use crate::memory::{Refusal, Refused, View};
 use crate::signal;
+use crate::units::Units;
 
 const WRITE_DISPATCH_ID: u64 = offset_of!(AbiQueue, write_dispatch_id) as u64;
 const READ_DISPATCH_ID: u64 = offset_of!(AbiQueue, read_dispatch_id) as u64;
@@ -93,6 +94,8 @@ pub(crate) struct AqlQueue {
     profiling: Option<(bool, u64)>,
     /// The packet that a stall holds up, and until when.
     stalled: Option<(u64, Instant)>,
+    /// The compute units that its workgroups run on.
+    units: Arc<Units>,
     active: bool,
     failed: bool,
 }
@@ -122,6 +125,7 @@ impl AqlQueue {
     /// A queue of a GPU.
     pub(crate) fn new(info: AqlQueueInfo, gpu: Arc<Gpu>) -> AqlQueue {
         let view = View::new(gpu.space.clone());
+        let units = Arc::new(Units::all(gpu.shape.dies));
         AqlQueue {
             info,
             gpu,
@@ -134,6 +138,7 @@ impl AqlQueue {
             reported: (0, Instant::now()),
             profiling: None,
             stalled: None,
+            units,
             active: true,
             failed: false,
         }
@@ -368,7 +373,14 @@ impl AqlQueue {
     ) -> Result<Flight, Hold> {
         let slot = self.slot(self.next);
         let mut launch = Launch::new(packet, self.next, slot, self.info.queue, self.gpu.shape.arch, &mut self.view)?;
-        let capacity = self.gpu.capacity(&launch);
+        if let Some(die) = self.units.without_unit(launch.total()) {
+            self.gpu.driver.log(&format!(
+                "queue {}, packet {}: the mask of the queue has no compute unit of XCC {die}, whose workgroups never run",
+                self.info.id, self.next
+            ));
+            return Err(Hold::Wait);
+        }
+        let capacity = self.gpu.capacity(&launch, self.units.count());
         let start = self.gpu.clock.ticks();
         let signal = launch.completion_signal;
         let late = match ordered.filter(|_| signal != 0) {
@@ -384,7 +396,8 @@ impl AqlQueue {
         if self.next >= self.seen.0 {
             self.seen = (self.limit, Moment::now());
         }
-        let dispatch = Arc::new(Dispatch::new(launch, start, capacity, self.seen.1, self.gpu.draw()));
+        let dispatch =
+            Arc::new(Dispatch::new(launch, self.units.clone(), start, capacity, self.seen.1, self.gpu.draw()));
         let job = Job { gpu: self.gpu.clone(), queue: self.info.id, profiling, dispatch: dispatch.clone() };
         worker.begin(job);
         Ok(Flight { kernel: Some(dispatch), late })
@@ -494,6 +507,10 @@ impl Queue for AqlQueue {
 
     fn set_active(&mut self, active: bool) {
         self.active = active;
+    }
+
+    fn set_compute_units(&mut self, mask: &[u32]) {
+        self.units = Arc::new(Units::masked(self.gpu.shape.dies, mask));
     }
 
     fn abandon(&mut self) -> Vec<Arc<Dispatch>> {

@@ -63,6 +63,9 @@ pub(crate) trait Queue: Send {
     /// Stops taking packets, or goes on.
     fn set_active(&mut self, active: bool);
 
+    /// Lets workgroups of the next dispatches run only on compute units whose bits are set. Copy queues have none.
+    fn set_compute_units(&mut self, _mask: &[u32]) {}
+
     /// Ends everything under way; nothing is completed any more. The dispatches of which workgroups may still run.
     fn abandon(&mut self) -> Vec<Arc<Dispatch>>;
 }

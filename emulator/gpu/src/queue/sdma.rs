@@ -336,12 +336,7 @@ mod tests {
     fn a_packet_sees_what_was_mapped_when_the_packet_before_it_was_done() {
         let other = memory(4096);
         let driver = Arc::new(Remapping { space: OnceLock::new(), other: other.clone() });
-        let gpu = Arc::new(Gpu::new(
-            0,
-            Shape { arch: Arch::Gfx90a, sramecc: true, compute_units: 1 },
-            Arc::new(Clock::real()),
-            driver.clone(),
-        ));
+        let gpu = Arc::new(Gpu::new(0, Shape::new(Arch::Gfx90a, true, 1), Arc::new(Clock::real()), driver.clone()));
         let space = gpu.space.clone();
         assert!(driver.space.set(space.clone()).is_ok());
         let mut view = View::new(space.clone());

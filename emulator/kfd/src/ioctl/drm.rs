@@ -106,28 +106,31 @@ fn memory_info(state: &State, device: usize) -> drm_amdgpu_memory_info {
             max_allocation: total.saturating_sub(used) / 4 * 3,
         }
     };
+    let board = &state.devices[device].node.board;
     drm_amdgpu_memory_info {
-        vram: heap(state.settings.memory.0, Reading::Video),
-        cpu_accessible_vram: heap(sysfs::visible_memory(state.settings), Reading::Visible),
+        vram: heap(board.memory(state.settings), Reading::Video),
+        cpu_accessible_vram: heap(sysfs::visible_memory(board, state.settings), Reading::Visible),
         gtt: heap(sysfs::system_memory(), Reading::System),
     }
 }
 
 fn device_info(state: &State, device: usize) -> drm_amdgpu_info_device {
-    let product = state.devices[device].product;
-    let cus = state.devices[device].gpu.shape.compute_units;
+    let product = state.devices[device].node.product();
+    let shape = state.devices[device].gpu.shape;
+    let flags = if product.apu { AMDGPU_IDS_FLAGS_FUSION } else { 0 };
     drm_amdgpu_info_device {
         device_id: product.device_id,
         chip_rev: 1,
         external_rev: 1,
         pci_rev: product.revision,
         family: product.family(),
-        num_shader_engines: product.array_count,
+        num_shader_engines: shape.dies.engines,
+        ids_flags: flags.into(),
         num_shader_arrays_per_engine: 1,
         gpu_counter_freq: (state.clock.hertz() / 1000) as u32,
         max_engine_clock: u64::from(product.engine_clock_mhz) * 1000,
         max_memory_clock: u64::from(product.memory_clock_mhz) * 1000,
-        cu_active_number: cus,
+        cu_active_number: shape.compute_units,
         virtual_address_offset: 1 << 21,
         virtual_address_max: 1 << 47,
         virtual_address_alignment: 4096,
@@ -136,7 +139,7 @@ fn device_info(state: &State, device: usize) -> drm_amdgpu_info_device {
         vram_bit_width: product.memory_width_bits,
         gc_double_offchip_lds_buf: 0,
         wave_front_size: product.arch.row().wave_size().lanes(),
-        num_cu_per_sh: cus / product.array_count,
+        num_cu_per_sh: shape.dies.units.div_ceil(shape.dies.engines),
         high_va_offset: 0xffff_8000_0000_0000,
         high_va_max: 0xffff_ffff_ffe0_0000,
         ..drm_amdgpu_info_device::default()

@@ -28,7 +28,7 @@ pub(super) fn allocate(state: &State, args: &mut kfd_ioctl_alloc_memory_of_gpu_a
         (Store::User { address: args.mmap_offset }, args.mmap_offset)
     } else if flags & (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT) != 0 {
         free_abandoned(state);
-        let limit = state.settings.memory.0;
+        let limit = state.devices[device].node.memory(state.settings);
         if flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM != 0 && state.buffers.allocated(device).0.saturating_add(size) > limit {
             return Err(libc::ENOMEM);
         }
@@ -108,6 +108,10 @@ pub(super) fn unmap(state: &State, args: &mut kfd_ioctl_unmap_memory_from_gpu_ar
 pub(super) fn available(state: &State, args: &mut kfd_ioctl_get_available_memory_args) -> Result<(), Errno> {
     let device = state.devices.iter().position(|d| d.gpu_id == args.gpu_id).ok_or(libc::EINVAL)?;
     free_abandoned(state);
-    args.available = state.settings.memory.0.saturating_sub(state.buffers.allocated(device).0);
+    let node = state.devices[device].node;
+    let (video, system) = state.buffers.allocated(device);
+    // Memory that is also the host's is used by both.
+    let used = if node.product().apu { video + system } else { video };
+    args.available = node.memory(state.settings).saturating_sub(used);
     Ok(())
 }

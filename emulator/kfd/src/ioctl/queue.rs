@@ -104,8 +104,23 @@ pub(super) fn update(state: &State, args: &mut kfd_ioctl_update_queue_args) -> R
 }
 
 pub(super) fn set_cu_mask(state: &State, args: &mut kfd_ioctl_set_cu_mask_args) -> Result<(), Errno> {
-    // Workgroups are not bound to compute units, so there is nothing to restrict.
-    if state.queues.contains(args.queue_id) { Ok(()) } else { Err(libc::EINVAL) }
+    /// The driver looks at no more bits. Source: `kfd_ioctl_set_cu_mask`.
+    const MOST_BITS: u32 = 1024;
+    if args.num_cu_mask == 0 || !args.num_cu_mask.is_multiple_of(32) {
+        return Err(libc::EINVAL);
+    }
+    if args.cu_mask_ptr == 0 {
+        return Err(libc::EFAULT);
+    }
+    if !state.queues.contains(args.queue_id) {
+        return Err(libc::EFAULT);
+    }
+    let list: *const u32 = std::ptr::with_exposed_provenance(args.cu_mask_ptr as usize);
+    let words = args.num_cu_mask.min(MOST_BITS) / 32;
+    // SAFETY: the caller says that its mask has so many bits.
+    let mask: Vec<u32> = (0..words as usize).map(|n| unsafe { list.wrapping_add(n).read_unaligned() }).collect();
+    state.engine().map_err(|_| libc::ENOMEM)?.set_compute_units(args.queue_id, &mask);
+    Ok(())
 }
 
 pub(super) fn allocate_gws(state: &State, args: &mut kfd_ioctl_alloc_queue_gws_args) -> Result<(), Errno> {

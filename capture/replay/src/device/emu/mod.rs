@@ -163,7 +163,7 @@ impl Emulated {
         let first_error = Arc::new(FirstError::default());
         let clock = if setup.counted { Clock::deterministic() } else { Clock::real() };
         let compute_units = if captured.is_cooperative() { COMPUTE_UNITS_COOPERATIVE } else { COMPUTE_UNITS };
-        let shape = Shape { arch, sramecc: corrects_sram(&isa, arch), compute_units };
+        let shape = Shape::new(arch, corrects_sram(&isa, arch), compute_units);
         let gpu = Arc::new(Gpu::new(0, shape, Arc::new(clock), first_error.clone()));
         // Unwritten memory differs in each replay: a kernel that reads it computes something else.
         gpu.fill_from(FILL);

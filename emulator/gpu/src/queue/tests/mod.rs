@@ -70,7 +70,7 @@ struct Rig {
 impl Rig {
     fn new(arch: Arch) -> Rig {
         let told = Arc::new(Told::default());
-        let shape = Shape { arch, sramecc: false, compute_units: 2 };
+        let shape = Shape::new(arch, false, 2);
         let gpu = Arc::new(Gpu::new(0, shape, Arc::new(Clock::real()), told.clone()));
         for start in [RING, QUEUE, SIGNALS, DATA, CODE] {
             gpu.space.map(start, memory(4096), true);

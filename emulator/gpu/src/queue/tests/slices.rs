@@ -11,6 +11,7 @@ use crate::code::Fetch;
 use crate::fill::Fill;
 use crate::launch::Launch;
 use crate::observer::{Group, Notes, Observer, Step};
+use crate::units::Units;
 use crate::workgroup::{ExecContext, SliceOutcome, Spares, Workgroup};
 
 // The words are llvm-mc's.
@@ -170,7 +171,7 @@ fn run(code: &[u32], seed: u32, looks: Looks) -> (Vec<u8>, Vec<u64>) {
         observer: if looks == Looks::AnObserver { Some(&mut observer) } else { None },
     };
     let fill = [Fill::new(seed, 1, 0), Fill::of_place(seed, 1, 0)];
-    let mut workgroup = Workgroup::start(&launch, 0, Some(fill), &mut context);
+    let mut workgroup = Workgroup::start(&launch, 0, &Units::all(rig.gpu.shape.dies), Some(fill), &mut context);
     let mut turns = Vec::new();
     loop {
         let outcome = workgroup.run(&launch, &mut context, 1000);

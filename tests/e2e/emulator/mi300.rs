@@ -1,0 +1,126 @@
+//! Boards of MI300 and MI350 as they are used: divided into partitions, with several dies in one dispatch, with masks of compute units, and as an APU.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::support::harness::{self, Run};
+use crate::support::versions;
+
+/// A program on boards that `gpus` says, with the numbers of units that these have.
+fn on_boards(program: &str, gpus: &str, units: &str) -> Run {
+    let arch = gpus.split([':', ',']).next().unwrap();
+    let binary = harness::hip_targets(program, &[arch]);
+    Run::new(binary).arch(arch).env("KFDEMU_GPUS", gpus).env("KFDEMU_CUS", units)
+}
+
+/// True where a story of these boards can run on the ROCm to test on.
+fn is_known(gpus: &str) -> bool {
+    let known = if gpus.starts_with("gfx950") { versions::hip_knows_gfx950() } else { versions::knows_gfx942() };
+    known && !harness::on_hardware()
+}
+
+#[test]
+fn workgroups_run_on_every_die_in_turn_and_with_a_mask_on_its_units_alone() {
+    for (gpus, units, said) in [
+        ("gfx942", "product", "304 units on 8 dies, from die 0"),
+        ("gfx942:mi300a", "product", "228 units on 6 dies, from die 0"),
+        ("gfx942:dpx", "64", "32 units on 4 dies, from die 0"),
+        ("gfx942:cpx", "product", "38 units on 1 dies, from die 0"),
+        ("gfx950:mi355x", "64", "64 units on 8 dies, from die 0"),
+    ] {
+        if is_known(gpus) {
+            let run = on_boards("units", gpus, units).bare().passed();
+            assert!(run.stdout.starts_with(said), "{gpus}: {}", run.stdout);
+            assert!(run.stdout.contains("\nmasks of "), "{gpus}: {}", run.stdout);
+        }
+    }
+    if is_known("gfx942") {
+        // The third partition of a divided board has the third die.
+        let third = on_boards("units", "gfx942:cpx", "64").env("HIP_VISIBLE_DEVICES", "2").bare().passed();
+        assert!(third.stdout.starts_with("8 units on 1 dies, from die 2\n"), "{}", third.stdout);
+    }
+}
+
+#[test]
+fn processors_of_one_die_have_masks_too() {
+    if harness::on_hardware() {
+        return;
+    }
+    for arch in harness::archs() {
+        let run = Run::hip("units").arch(&arch).env("KFDEMU_CUS", "32").bare().passed();
+        assert!(run.stdout.contains("32 units on"), "{arch}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn a_mask_without_units_of_a_die_holds_the_dispatch_for_ever_and_the_log_says_why() {
+    if !is_known("gfx942") {
+        return;
+    }
+    let run = on_boards("units", "gfx942", "64").args(["hangs", "5"]);
+    let log = run.file("kfdemu.log");
+    let mut child = run.command().stdout(Stdio::null()).spawn().unwrap();
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let begun = Instant::now();
+    while !said().contains("has no compute unit of XCC 5") {
+        assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none(), "{}", said());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(child.try_wait().unwrap().is_none(), "the kernel never ends");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // With a unit of each die, it ends.
+    on_boards("units", "gfx942", "64").args(["hangs", "8"]).bare().passed();
+}
+
+#[test]
+fn each_partition_is_a_gpu_with_its_part_of_units_and_memory_at_an_address_of_its_own() {
+    for (gpus, count, name, units, memory) in [
+        ("gfx942", 1, "MI300X", 304, 16384),
+        ("gfx942:mi300x:cpx", 8, "MI300X", 38, 2048),
+        ("gfx942:qpx:nps4", 4, "MI300X", 76, 4096),
+        ("gfx942:mi300x:dpx,gfx942:cpx", 10, "MI300X", 152, 8192),
+        ("gfx950:mi350x:cpx:nps2", 8, "MI350X", 32, 2048),
+    ] {
+        if !is_known(gpus) {
+            continue;
+        }
+        let run = on_boards("partitions", gpus, "product").bare().passed();
+        assert!(run.stdout.starts_with(&format!("{count} GPUs\n")), "{gpus}: {}", run.stdout);
+        let first = format!("gpu 0: AMD Instinct {name} (emulated), {units} units, {memory} MiB, integrated 0\n");
+        assert!(run.stdout.contains(&first), "{gpus}: {}", run.stdout);
+        let many = on_boards("many_gpus", gpus, "64").watched().passed();
+        let log = many.log();
+        let gpus_in_log: BTreeSet<&str> = log.rows.iter().map(|row| row.text("agent")).collect();
+        assert_eq!(gpus_in_log.len(), count, "{gpus}");
+    }
+}
+
+#[test]
+fn an_apu_has_the_memory_of_its_host_and_shares_it() {
+    if !is_known("gfx942") {
+        return;
+    }
+    let run = on_boards("partitions", "gfx942:mi300a", "product").env("KFDEMU_BAR", "small").bare().passed();
+    let line = run.stdout.lines().nth(1).unwrap_or_default();
+    assert!(line.starts_with("gpu 0: AMD Instinct MI300A (emulated), 228 units, "), "{line}");
+    let information = fs::read_to_string("/proc/meminfo").unwrap();
+    let kibibytes =
+        information.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let mebibytes: u64 = kibibytes.map(|kib: u64| kib >> 10).unwrap();
+    assert!(line.contains(&format!(", {mebibytes} MiB, ")), "{line}; the host has {mebibytes} MiB");
+    // HIP says so from version 6 on.
+    assert!(versions::hip() < (6, 0) || line.ends_with("integrated 1"), "{line}");
+}
+
+#[test]
+fn a_division_that_a_board_does_not_have_is_refused_by_name() {
+    if !is_known("gfx942") {
+        return;
+    }
+    let run = on_boards("many_gpus", "gfx942:tpx", "8").bare();
+    let log = run.read("kfdemu.log");
+    assert!(!run.status.success() && log.contains("\"tpx\", expected spx, dpx, qpx, cpx"), "{log}");
+}
