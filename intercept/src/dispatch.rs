@@ -75,7 +75,7 @@ impl Publisher {
         let (mut id, mut time) = (0, 0);
         if dispatches > 0 {
             // First: the record that it asks for is there when the counters below are read.
-            self.ask_for_record();
+            self.ask_for_record(queue);
             id = interceptor.records.header().next_id().fetch_add(dispatches, Ordering::Relaxed);
             if let Some(window) = interceptor.ports.window {
                 return self.observe_in_window(interceptor, queue, window, id, now, slots);
@@ -315,15 +315,15 @@ impl Publisher {
 
     /// Asks for the cache lines of the next free record.
     #[inline]
-    fn ask_for_record(&self) {
-        RecordRef { block: self.free.block, slot: self.free.slot }.ask_ahead(0);
+    fn ask_for_record(&self, queue: &Queue) {
+        RecordRef { block: self.free.block, slot: self.free.slot }.ask_ahead_to_fill(0, &queue.spare);
     }
 
     /// The next free record; the publisher moves past it. `None` if the system has no memory left.
     #[inline]
     pub(crate) fn free_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> Option<RecordRef> {
         let record = self.next_record(interceptor, queue)?;
-        record.ask_ahead(AHEAD);
+        record.ask_ahead_to_fill(AHEAD, &queue.spare);
         self.records += 1;
         self.free.advance();
         Some(record)

@@ -160,6 +160,7 @@ impl Blocks {
         // Their file has no room for them any more. Others are tried first from now on.
         resting.splice(0..0, refused);
         drop(resting);
+        blocks.iter().for_each(|block| block.touch());
         let wanted = count - blocks.len();
         let new: Vec<_> = self.records.blocks(wanted).into_iter().filter_map(BlockRef::of).collect();
         #[cfg(loom)]
@@ -248,6 +249,14 @@ impl Blocks {
 }
 
 impl Spare {
+    /// Asks for the cache lines of a record, if there is a block.
+    #[cold]
+    fn ask_for(&self, slot: usize) {
+        if let Some(block) = NonNull::new(self.0.load(Ordering::Acquire)) {
+            BlockRef(block).ask_for(slot);
+        }
+    }
+
     fn take(&self) -> Option<BlockRef> {
         NonNull::new(self.0.swap(ptr::null_mut(), Ordering::AcqRel)).map(BlockRef)
     }
@@ -280,9 +289,14 @@ impl BlockRef {
         // SAFETY: the memory was just made, and no other thread knows of it.
         let own = unsafe { block.as_mut() };
         own.records = records.as_ptr();
-        // The next user of the block does not wait for its pages.
-        own.progress.iter().for_each(|progress| progress.set_state(State::Free));
-        Some(BlockRef(block))
+        let block = BlockRef(block);
+        block.touch();
+        Some(block)
+    }
+
+    /// The next user of an empty block does not wait for the pages of its progress.
+    fn touch(self) {
+        self.own().progress.iter().for_each(|progress| progress.set_state(State::Free));
     }
 
     fn own(self) -> &'static OwnBlock {
@@ -297,6 +311,16 @@ impl BlockRef {
     pub fn get(self) -> &'static Block {
         // SAFETY: the pointer comes from a leaked box or a mapping that is never unmapped: see `Records::blocks`.
         unsafe { &*self.own().records }
+    }
+
+    /// Asks for the cache lines of a record and its progress; of none past the last one.
+    #[inline]
+    fn ask_for(self, slot: usize) {
+        let Some(record) = self.get().records.get(slot) else { return };
+        prefetch_for_write(record);
+        if slot.is_multiple_of(PROGRESS_OF_A_LINE) {
+            prefetch_for_write(&self.own().progress[slot]);
+        }
     }
 
     /// The private progress of a dispatch; `None` past the last one.
@@ -365,13 +389,21 @@ impl RecordRef {
     #[inline]
     pub fn ask_ahead(self, later: usize) {
         let slot = self.slot + later;
-        let Some(record) = self.block.get().records.get(slot) else { return };
-        prefetch_for_write(record);
-        if slot.is_multiple_of(TIMES_OF_A_LINE) {
-            prefetch_for_write(&self.block.get().times[slot]);
+        self.block.ask_for(slot);
+        if slot.is_multiple_of(TIMES_OF_A_LINE)
+            && let Some(times) = self.block.get().times.get(slot)
+        {
+            prefetch_for_write(times);
         }
-        if slot.is_multiple_of(PROGRESS_OF_A_LINE) {
-            prefetch_for_write(&self.block.own().progress[slot]);
+    }
+
+    /// The same for a publisher, which writes no times, and which goes on in the spare block behind this one.
+    #[inline]
+    pub(crate) fn ask_ahead_to_fill(self, later: usize, spare: &Spare) {
+        let slot = self.slot + later;
+        match slot.checked_sub(BLOCK_RECORDS) {
+            None => self.block.ask_for(slot),
+            Some(slot) => spare.ask_for(slot),
         }
     }
 

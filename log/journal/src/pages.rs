@@ -35,6 +35,16 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(memory.cast()).filter(|_| memory != libc::MAP_FAILED)
 }
 
+/// Has the system make the pages of a `T` now that it would make when they are first written. A system that cannot makes them then.
+///
+/// # Safety
+/// `memory` must be of [`zeroed`], or a mapping with the pages that a `T` needs.
+pub unsafe fn make_ready<T>(memory: NonNull<T>) {
+    let bytes = size_of::<T>().next_multiple_of(PAGE);
+    // SAFETY: the pages are mapped, by the caller's promise; what is in them does not change. An older kernel knows no such advice.
+    unsafe { libc::madvise(memory.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+}
+
 /// Gives the pages of a `T` behind the first `kept` ones back to the system: they are zeros from now on. Those of a file are given back
 /// there, too; its length stays.
 ///

@@ -193,14 +193,20 @@ impl Records {
         unsafe { pages::give_back(block, kept) };
     }
 
-    /// Has room for a block again that was at rest; false if there is none.
-    pub fn reserve_again(&self, block: &Block) -> bool {
-        let Some(offset) = block.offset() else {
+    /// Has room for a block again that was at rest, in pages that are there; false if there is none.
+    pub fn reserve_again(&self, block: &'static Block) -> bool {
+        if let Some(offset) = block.offset() {
+            let Some(file) = &self.file else { return false };
+            if file.grow(|at, _| reserve(at, offset, BLOCK_BYTES)).is_none() {
+                return false;
+            }
+        }
+        // SAFETY: a block is a mapping of `BLOCK_BYTES`, which is never unmapped, or memory of `pages::zeroed`.
+        unsafe { pages::make_ready(NonNull::from(block)) };
+        if block.offset().is_none() {
             block.become_chunk(0);
-            return true;
-        };
-        let Some(file) = &self.file else { return false };
-        file.grow(|at, _| reserve(at, offset, BLOCK_BYTES)).is_some()
+        }
+        true
     }
 
     /// Names a GPU for readers of the file.
@@ -385,6 +391,20 @@ mod tests {
     use super::*;
     use crate::record::{Shape, State};
 
+    /// Faults of the calling thread that no disk takes part in.
+    fn page_faults_of(work: impl FnOnce()) -> i64 {
+        let faults = || {
+            let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+            // SAFETY: the kernel writes the structure.
+            unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+            // SAFETY: zeros are a value of the structure, and so is what the kernel wrote.
+            unsafe { usage.assume_init() }.ru_minflt
+        };
+        let before = faults();
+        work();
+        faults() - before
+    }
+
     #[test]
     fn a_block_at_rest_takes_no_room_in_memory_or_its_file_and_is_empty_when_it_is_used_again() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -414,6 +434,9 @@ mod tests {
                 assert_eq!((read.dispatches.len(), read.problems.as_slice()), (511, &[][..]));
             }
             assert!(records.reserve_again(second));
+            // Whoever records in it does not wait for its ten pages.
+            let faults = page_faults_of(|| second.records.iter().for_each(|record| record.set_state(State::Free)));
+            assert!(faults < 5, "{faults} page faults");
             assert!(second.records.iter().all(|record| record.state() == State::Free));
             assert_eq!(used(), before);
             assert_eq!((records.blocks(0).len(), records.take_problem()), (0, None));
