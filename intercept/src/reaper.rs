@@ -7,6 +7,9 @@
 //! An application waits for the reaper only if a pool signal stands in for its own. Then the reaper polls at first. It polls every
 //! `SHORT_NAP` if the dispatch takes longer, or if enough is in flight to keep the GPU busy. Otherwise it naps for up to 10 ms. With
 //! nothing in flight, it sleeps until a publisher wakes it, at most once in `LINGER`.
+//!
+//! While no application waits for it, its wake-ups preempt no thread: a thread that is preempted while it launches kernels falls behind
+//! all others that share its processor, for a time slice of each.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,6 +29,7 @@ use crate::interceptor::reaper::Reaper;
 use crate::lifetime::{self, Access};
 use crate::queue::{Forward, Queue, Ring};
 use crate::signals;
+use crate::thread::Preempts;
 use crate::watch::{self, inplace};
 
 /// How long kernels in flight are waited for when the runtime or the process ends.
@@ -112,6 +116,7 @@ fn run(interceptor: &'static Interceptor) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK) };
     let start = Instant::now();
     let (mut nap, mut busy, mut has_fence, mut moved) = (SHORTEST_NAP, start, false, start);
+    let (mut preempts, mut was_waited_for) = (Preempts::of_this_thread(), None);
     loop {
         if !has_fence && start.elapsed() >= FENCE_AFTER {
             reaper.idle.take_the_fence();
@@ -128,6 +133,10 @@ fn run(interceptor: &'static Interceptor) {
         if seen.completed > 0 || !forwarding {
             moved = Instant::now();
         }
+        if forwarding {
+            was_waited_for = Some(Instant::now());
+        }
+        preempts.set(was_waited_for.is_some_and(|since| since.elapsed() < LINGER));
         if seen.completed > 0 {
             interceptor.records_changed();
         }

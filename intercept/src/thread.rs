@@ -1,4 +1,4 @@
-//! The system's number of the calling thread.
+//! The calling thread: the system's number of it, and whether it preempts others when it wakes.
 
 use std::cell::Cell;
 
@@ -24,9 +24,63 @@ fn ask() -> u32 {
     number
 }
 
+/// Gives the calling thread the policy `SCHED_BATCH`, whatever policy its creator had: a thread that wakes then preempts none. A thread
+/// of `SCHED_IDLE` could not leave that policy without privilege, and would hold locks as long as others fill the processors.
+/// Source: sched(7).
+pub fn wake_without_preempting() {
+    set_policy(libc::SCHED_BATCH);
+}
+
+/// Whether the calling thread preempts others when it wakes. It leaves a thread alone whose creator had a policy of its own.
+#[derive(Debug)]
+pub(crate) struct Preempts(Option<bool>);
+
+impl Preempts {
+    pub(crate) fn of_this_thread() -> Preempts {
+        // SAFETY: the call takes a number and concerns this thread alone.
+        let is_ordinary = unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER;
+        Preempts(is_ordinary.then_some(true))
+    }
+
+    /// Makes it so: a system call for each change.
+    pub(crate) fn set(&mut self, preempts: bool) {
+        if let Some(now) = &mut self.0
+            && *now != preempts
+        {
+            set_policy(if preempts { libc::SCHED_OTHER } else { libc::SCHED_BATCH });
+            *now = preempts;
+        }
+    }
+}
+
+fn set_policy(policy: i32) {
+    let lowest = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is read during the call, which concerns this thread alone. If it is refused, nothing has changed.
+    unsafe { libc::sched_setscheduler(0, policy, &lowest) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_of_the_ordinary_policy_preempts_as_it_is_told_and_another_one_keeps_its_policy() {
+        // SAFETY: the call takes a number and concerns the calling thread alone.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let policies = std::thread::spawn(move || {
+            let mut preempts = Preempts::of_this_thread();
+            let ordinary = [false, false, true, false].map(|set| {
+                preempts.set(set);
+                policy()
+            });
+            let mut of_batch = Preempts::of_this_thread();
+            of_batch.set(true);
+            (ordinary, policy())
+        });
+        let (ordinary, of_batch) = policies.join().expect("the thread ends in order");
+        let (batch, other) = (libc::SCHED_BATCH, libc::SCHED_OTHER);
+        assert_eq!((ordinary, of_batch), ([batch, batch, other, batch], batch));
+    }
 
     #[test]
     fn each_thread_has_the_number_that_the_system_lists_it_by() {

@@ -25,6 +25,7 @@ use logdur_intercept::blocks::RecordRef;
 use logdur_intercept::lifetime::{self, Access};
 use logdur_intercept::ports::{Follow, Report};
 use logdur_intercept::queue::Queue;
+use logdur_intercept::thread::wake_without_preempting;
 use logdur_intercept::wake::Sleeper;
 use logdur_journal::account::Event;
 use logdur_journal::clock::Line as ClockLine;
@@ -562,13 +563,4 @@ impl Log {
         }
         flushed
     }
-}
-
-/// Gives the calling thread the policy `SCHED_BATCH`, whatever policy its creator had: a thread that wakes then preempts none. A thread
-/// of `SCHED_IDLE` could not leave that policy without privilege, and would hold locks as long as others fill the processors.
-/// Source: sched(7).
-fn wake_without_preempting() {
-    let lowest = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the structure is read during the call, which concerns this thread alone. If it is refused, nothing has changed.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &lowest) };
 }

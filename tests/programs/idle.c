@@ -1,5 +1,5 @@
 // Dispatches, and then does nothing for a while: prints how often each of the library's threads has run meanwhile, and the policies
-// by which the threads of the library and this one are scheduled.
+// by which the threads of the library and this one are scheduled, that of the reaper also while this thread waits for it.
 //   idle DISPATCHES
 #include <sched.h>
 
@@ -30,6 +30,16 @@ int main(int argc, char** argv) {
     printf("policy of the application: %d\n", sched_getscheduler(0));
     each_thread("logdur-log", print_policy, (void*)"the log");
     each_thread("logdur-reaper", print_policy, (void*)"the reaper");
+    // The second dispatch on a signal has one of the library in its packet: the reaper tells of its end.
+    hsa_signal_t gate = signal_of(1), done = signal_of(2);
+    barrier(queue, HSA_PACKET_TYPE_BARRIER_AND, &gate, 1, NO_SIGNAL);
+    for (int i = 0; i < 2; ++i) dispatch(queue, empty, 1, NULL, done);
+    usleep(50000);
+    each_thread("logdur-reaper", print_policy, (void*)"the reaper that is waited for");
+    hsa_signal_store_screlease(gate, 0);
+    wait_for_signal(done);
+    CHECK(hsa_signal_destroy(gate));
+    CHECK(hsa_signal_destroy(done));
     puts("PASS");
     CHECK(hsa_queue_destroy(queue));
     CHECK(hsa_shut_down());

@@ -98,10 +98,14 @@ fn the_threads_of_the_library_sleep_while_nothing_is_dispatched() {
 }
 
 #[test]
-fn the_thread_that_writes_rows_takes_no_processor_from_a_thread_that_runs() {
-    // Source: sched(7). The reaper keeps the application's policy, since the application waits for it.
-    let policies =
-        [("the application", libc::SCHED_OTHER), ("the log", libc::SCHED_BATCH), ("the reaper", libc::SCHED_OTHER)];
+fn the_library_takes_no_processor_from_a_thread_that_runs_unless_the_application_waits_for_it() {
+    // Source: sched(7).
+    let policies = [
+        ("the application", libc::SCHED_OTHER),
+        ("the log", libc::SCHED_BATCH),
+        ("the reaper", libc::SCHED_BATCH),
+        ("the reaper that is waited for", libc::SCHED_OTHER),
+    ];
     let run = Run::hsa("idle").args(["0"]).watched().passed();
     let found: Vec<&str> = run.stdout.lines().filter(|line| line.starts_with("policy")).collect();
     assert_eq!(found, policies.map(|(thread, policy)| format!("policy of {thread}: {policy}")));
