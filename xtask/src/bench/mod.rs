@@ -4,6 +4,7 @@ mod cache;
 mod capture;
 mod dispatch;
 mod instrument;
+mod machine;
 mod observers;
 mod products;
 mod replay;
@@ -19,6 +20,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::shell;
+
+use machine::Machine;
 
 /// A benchmark: name, what it measures, code.
 struct Bench {
@@ -92,6 +95,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let [name] = args else { bail!("expected one name:{}", names()) };
     let bench =
         BENCHES.iter().find(|b| b.name == name).with_context(|| format!("no benchmark {name:?}:{}", names()))?;
+    println!("{}", Machine::here());
     (bench.run)()
 }
 
