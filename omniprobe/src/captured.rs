@@ -247,12 +247,12 @@ pub(crate) fn opened(file: &Path) -> Result<Reader> {
 /// As for [`opened`].
 pub(crate) fn open(file: &Path) -> Result<Reader> {
     let reader = opened(file)?;
-    tell_damage(&super::output::file(file), &reader);
+    tell_damage(&super::output::file(file), &reader, true);
     Ok(reader)
 }
 
-/// Says on stderr what is wrong with a capture, as far as its records and its end say it.
-pub(crate) fn tell_damage(name: &str, reader: &Reader) {
+/// Says on stderr what is wrong with a capture, as far as its records and its end say it. `stays` when the user has the file.
+pub(crate) fn tell_damage(name: &str, reader: &Reader, stays: bool) {
     const SHOWN: usize = 8;
     let problems = reader.problems();
     for problem in problems.iter().take(SHOWN) {
@@ -265,13 +265,17 @@ pub(crate) fn tell_damage(name: &str, reader: &Reader) {
     if reader.lost_dispatches() > 0 {
         tell(format_args!("{name}: the records of {} dispatches cannot be read", reader.lost_dispatches()));
     }
-    if *reader.end() != End::Finished {
-        tell(format_args!("{name}: {}; {}", ending(reader.end()), whole(reader)));
+    let has_unended = reader.dispatches().last().is_some_and(|last| reader.is_unended(last));
+    match reader.end() {
+        // Some runtimes give a fault to the application, which ends as ever.
+        End::Finished if has_unended => tell(format_args!("{name}: {}", whole(reader, "ended", stays))),
+        End::Finished => {}
+        end => tell(format_args!("{name}: {}; {}", ending(end), whole(reader, "still runs, or ended", stays))),
     }
 }
 
-/// What a capture that was not finished has.
-fn whole(reader: &Reader) -> String {
+/// What a capture has whose process `ended_so` while it captured, and how to go on if the file `stays`.
+fn whole(reader: &Reader, ended_so: &str, stays: bool) -> String {
     let name = |dispatch: &Placed<Dispatch>| format!("{} {}", dispatch.id, demangled(symbol(reader, dispatch)));
     let (unended, ended) = match reader.dispatches() {
         [ended @ .., last] if reader.is_unended(last) => (Some(last), ended),
@@ -287,6 +291,7 @@ fn whole(reader: &Reader) -> String {
     };
     let last = match unended {
         None => "the dispatch that ran then is not in the capture".to_owned(),
+        Some(last) if !stays => format!("dispatch {} had not ended", name(last)),
         Some(last) => format!(
             "dispatch {} had not ended. What it began with is in the capture: `omniprobe analyze {} --dispatch {}` runs it again",
             name(last),
@@ -294,7 +299,7 @@ fn whole(reader: &Reader) -> String {
             last.id
         ),
     };
-    format!("{has}. Its process still runs, or ended while it captured, as by a fault of the GPU: {last}")
+    format!("{has}. Its process {ended_so} while it captured, as by a fault of the GPU: {last}")
 }
 
 #[cfg(test)]

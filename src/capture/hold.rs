@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use logdur_intercept::Interceptor;
 use logdur_intercept::queue::Queue;
+use logdur_intercept::{Interceptor, lifetime};
 use logdur_journal::pages;
 use logdur_settings as settings;
 
@@ -21,6 +21,8 @@ const ROOM: usize = 24 << 20;
 /// That it is not.
 pub(super) const NO_ROOM: &str =
     "the system has not 24 MiB of memory left for the capture itself (see `ulimit -d` and `ulimit -v`)";
+/// How long a process that ends waits for what makes no progress: without a capture it would end at once.
+const AT_EXIT: Duration = Duration::from_secs(1);
 /// Between two looks for progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// After so many failures in a row nothing more is captured: each one has held the application's queues.
@@ -59,6 +61,9 @@ impl Patience {
             if self.look(&interceptor.queues.all(), copies) {
                 self.moved = now;
             }
+        }
+        if lifetime::is_ending() && now - self.moved >= AT_EXIT {
+            return true;
         }
         if now - self.moved < self.stall {
             return false;

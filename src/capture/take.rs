@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use logdur_intercept::Interceptor;
 use logdur_intercept::queue::Ring;
-use logdur_intercept::reaper;
+use logdur_intercept::{Interceptor, lifetime, reaper};
 use logdur_journal::State;
 use logdur_settings as settings;
 use logdur_settings::{CaptureScope, Quiesce};
@@ -44,6 +43,9 @@ pub(super) enum Untaken {
         .0.as_secs(), name = settings::Interceptor::capture_max_stall
     )]
     Endless(Duration),
+    /// As after a fault that HIP gives to the application as an error.
+    #[error("the dispatch had not ended when the application destroyed its queue, or ended")]
+    Unended,
     /// Its queue was destroyed, or is not one that can be held.
     #[error("its queue could not be held")]
     Queue,
@@ -96,8 +98,6 @@ impl Capture {
         // Before the queues go on: what is behind is not to be seen before.
         reaper::complete_deferred(interceptor, target.queue);
         drop(stalled);
-        // Others may use the reader when the last copy is complete.
-        reading = reading.and_then(|reading| reading.wait_for_late_copies(|| true));
         match result {
             Ok(()) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -106,6 +106,8 @@ impl Capture {
                     self.quit(interceptor, captured);
                 }
             }
+            // The file ended with the process, and says that it had not ended.
+            Err(_) if lock(&self.file).is_finished() => {}
             Err(Untaken::File(error)) => self.check(interceptor, Err(error)),
             Err(why) => {
                 let what = format!("a dispatch of queue {}: {why}", target.queue.id.load(Ordering::Relaxed));
@@ -122,7 +124,8 @@ impl Capture {
             }
         }
         self.spent_on(interceptor, start.elapsed());
-        reading
+        // Others may use the reader when the last copy is complete: also a thread that ends the process, which waits for the note.
+        reading.and_then(|reading| reading.wait_for_late_copies(|| true))
     }
 
     /// Time was spent on capturing: nothing more is captured once that was too much, or the file is full.
@@ -175,8 +178,8 @@ impl Capture {
         // What is known of it stays in the file, if it brings the process down.
         taken.id = interceptor.records.header().next_id().load(Ordering::Relaxed);
         lock(&self.file).begun(interceptor, &taken)?;
-        let after = self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)?;
-        if after && self.after {
+        self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)?;
+        if self.after {
             let kernarg = &taken.kernarg.bytes;
             let wanted = Wanted { scope, agent: queue.agent, kernarg, replacement, end };
             taken.after = self.snapshot(interceptor, reading, &wanted, before)?;
@@ -233,7 +236,7 @@ impl Capture {
         Ok(reading)
     }
 
-    /// Lets the one dispatch run. False when its memory afterwards would say nothing.
+    /// Lets the one dispatch run, and waits for its end.
     pub(super) fn run_alone(
         &self,
         interceptor: &'static Interceptor,
@@ -241,7 +244,7 @@ impl Capture {
         ring: &Ring,
         taken: &mut Taken,
         end: Instant,
-    ) -> Result<bool, Untaken> {
+    ) -> Result<(), Untaken> {
         let (queue, deadline) = (taken.target.0, end.min(Instant::now() + PATIENCE));
         let record = stall::next_record(interceptor, queue, deadline).map_err(|_| Untaken::Queue)?;
         ring.hold.pass(taken.target.1);
@@ -253,12 +256,15 @@ impl Capture {
         taken.id = record.record().id.load(Ordering::Acquire);
         taken.ran = record.record().kernel_object().load(Ordering::Acquire);
         let (patience, endless) = (Patience::until(end, self.limits.stall), Untaken::Endless(self.limits.stall));
-        if stalled.drain(&self.copies, patience).is_err() || record.state() == State::InFlight {
-            // In flight at rest, it waits: memory is as it was before.
-            return Err(endless);
-        }
+        let drained = stalled.drain(&self.copies, patience);
         taken.ticks = stall::times(record.record(), record.times(), taken.id);
-        Ok(true)
+        // In flight at rest, it waits: memory is as it was before.
+        let is_over = drained.is_ok() && record.state() != State::InFlight;
+        match (queue.is_destroyed() && taken.ticks.is_none(), is_over) {
+            (false, true) => Ok(()),
+            (false, false) if !lifetime::is_ending() => Err(endless),
+            _ => Err(Untaken::Unended),
+        }
     }
 
     /// The scope of captures for an agent: the wanted one, or a smaller one when all memory is more than the limits allow.

@@ -42,9 +42,9 @@ pub const GENERATIONS: &[Generation] = &[
     Generation { version: "7.2.4", suite: "experimental", moving: true, part: StoryChoice::Names(OF_THE_RUNTIME) },
 ];
 
-/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end; programs of captures, which are
-/// compiled for each HIP; checks of code that each compiler writes otherwise; and those of ROCTx and of the processor of MI350, which only
-/// these suites have.
+/// Tests in which it matters what the runtime does: its tables, queues, signals, errors, start and end, and what a fault leaves; programs
+/// of captures, which are compiled for each HIP; checks of code that each compiler writes otherwise; and those of ROCTx and of the
+/// processor of MI350, which only these suites have.
 const OF_THE_RUNTIME: &[&str] = &[
     "runtime::queues::",
     "runtime::app_signals::",
@@ -53,6 +53,7 @@ const OF_THE_RUNTIME: &[&str] = &[
     "emulator::mi350::",
     "capture::reproduced::",
     "analyze::ordered::",
+    "after_a_gpu_fault",
 ];
 
 /// An unpacked ROCm.

@@ -55,12 +55,9 @@ impl<T> CombiningLock<T> {
         }
     }
 
-    /// Takes the lock and frees it: a later holder sees what this thread has done before. False if another thread holds it.
-    /// Work that other threads flag meanwhile is not done: this is for queues that are held, and go on later.
-    pub fn pass(&self) -> bool {
-        let mut passed = false;
-        self.work(|_| passed = true);
-        passed || self.state.load(Ordering::Acquire) == CLOSED
+    /// True when [`close`](CombiningLock::close) has kept the lock.
+    pub fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSED
     }
 
     /// Takes the lock or sets the flag; true if it was taken.
@@ -115,9 +112,10 @@ mod tests {
         let lock = CombiningLock::new(0);
         let panicked = catch_unwind(AssertUnwindSafe(|| lock.work(|_| panic!("as ordered"))));
         lock.work(|n| *n += 1);
-        assert!(panicked.is_err() && lock.pass());
+        assert!(panicked.is_err() && !lock.is_closed());
         assert_eq!(lock.close(|n| *n), Some(1));
         lock.work(|n| *n += 1);
+        assert!(lock.is_closed());
         assert_eq!(lock.close(|n| *n), None);
     }
 }

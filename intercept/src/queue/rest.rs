@@ -23,23 +23,39 @@ pub struct Rest {
     in_flight: usize,
 }
 
+impl Rest {
+    /// Of a queue that is destroyed, or being destroyed.
+    const GONE: Rest = Rest { next: u64::MAX, in_flight: 0 };
+}
+
 impl Queue {
     /// How far a queue has come that is held or paused; `None` if it is not at rest.
     pub fn rest(&self) -> Option<Rest> {
         if self.gone.load(Ordering::Acquire) {
-            return Some(Rest { next: u64::MAX, in_flight: 0 });
+            return Some(Rest::GONE);
         }
-        // A thread that published when the queue was paused may not have seen it: what that published is seen here, and no thread
-        // publishes any more. An intercept queue's publisher is given packets once, and must find the lock free.
-        if self.ring.is_some() && !self.publisher.pass() {
-            return None;
+        let (mut next, mut behind) = (0, Some(0));
+        if let Some(ring) = &self.ring {
+            // A thread that published when the queue was paused may not have seen it: what that published is seen here, and no thread
+            // publishes any more. What threads flag meanwhile is done when the queue goes on.
+            let mut seen = None;
+            self.publisher.work(|_| seen = Some((ring.first_not_taken(), behind_barrier(ring))));
+            match seen {
+                Some(seen) => (next, behind) = seen,
+                // The queue is being destroyed, and its memory may be gone.
+                None => return self.is_destroyed().then_some(Rest::GONE),
+            }
         }
-        let next = self.ring.as_ref().map_or(0, Ring::first_not_taken);
-        let behind = self.ring.as_ref().map_or(Some(0), behind_barrier)?;
+        let behind = behind?;
         let in_flight = self.in_flight();
         // The application's signals have been decremented for what has ended, but for what is kept from it.
         let told = self.forwarding.load(Ordering::Acquire) as usize <= behind + lock(&self.deferred).len();
         (in_flight == behind && told).then_some(Rest { next, in_flight })
+    }
+
+    /// True as soon as the last owner destroys the queue: what was in flight is never complete.
+    pub fn is_destroyed(&self) -> bool {
+        self.publisher.is_closed()
     }
 
     /// True when everything is complete that was ever published of the queue, no packet waits at a barrier, and no other library has

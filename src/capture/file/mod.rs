@@ -66,6 +66,8 @@ pub(super) struct File {
     said: HashSet<String>,
     /// Dispatches that were chosen and not captured.
     untaken: u64,
+    /// True while a dispatch has begun and not ended: for ever, if it has caused a fault.
+    is_under_way: bool,
     /// The steps of the region that has ended, and why it did before its last one; empty if it is complete.
     region_has_ended: Option<(u64, String)>,
     /// The counts of captured dispatches, missed dispatches and losses at the last notice.
@@ -133,6 +135,7 @@ impl File {
             lacking: 0,
             said: HashSet::new(),
             untaken: 0,
+            is_under_way: false,
             region_has_ended: None,
             last_reported: None,
         })
@@ -287,6 +290,7 @@ impl File {
         self.begin(interceptor)?;
         self.queue(taken.target.0)?;
         let dispatch = self.record(interceptor, taken);
+        self.is_under_way = true;
         self.writer()?.begun(&Begun { dispatch })
     }
 
@@ -336,6 +340,7 @@ impl File {
         self.begin(interceptor)?;
         self.queue(taken.target.0)?;
         let dispatch = self.record(interceptor, taken);
+        self.is_under_way = false;
         self.writer()?.dispatch(&dispatch)?;
         self.lacks(kernels, taken, &dispatch)
     }
@@ -399,6 +404,7 @@ impl File {
 
     /// Writes that a dispatch was not captured. The captured dispatches stay complete.
     pub(super) fn untaken(&mut self, why: &str) -> Result<(), Failed> {
+        self.is_under_way = false;
         self.untaken += 1;
         self.note(Severity::Info, logdur_capture::UNTAKEN, why)
     }
@@ -457,9 +463,15 @@ impl File {
             Some((steps, reason)) if reason.is_empty() => format!(", a region of {steps} steps"),
             Some((steps, reason)) => format!(", a region that ended after {steps} steps: {reason}"),
         };
+        let unended = if self.is_under_way { ", one that had not ended, with what it began with" } else { "" };
         Some(format!(
-            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {untaken} not captured{why}{region}"
+            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {untaken} not captured{why}{unended}{region}"
         ))
+    }
+
+    /// True when nothing can be written any more.
+    pub(super) fn is_finished(&self) -> bool {
+        self.writer.is_none()
     }
 
     /// Finishes the file.

@@ -126,9 +126,7 @@ impl Capture {
         let agent = interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
         let roots = self.roots(agent, &taken.packet, &taken.kernarg.bytes);
         taken.before = self.delta(interceptor, reached, reading, roots, end)?;
-        if !self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)? {
-            return Err(Untaken::Endless(self.limits.stall));
-        }
+        self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)?;
         let mut delta = self.a_delta(reached, reading, Written::default(), end);
         delta.after_dispatch(&taken.kernarg.bytes)?;
         let unread = mem::take(&mut delta.unread);

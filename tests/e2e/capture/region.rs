@@ -373,3 +373,25 @@ fn what_is_no_region_is_told_with_the_option_or_the_variable_and_what_was_expect
     let notices = run.log().notices;
     assert!(notices.iter().any(|notice| notice.contains("LOGDUR_CAPTURE_REGION: expected TRIGGER")), "{notices:?}");
 }
+
+#[test]
+fn what_a_region_has_after_a_gpu_fault_is_told_and_the_application_ends_as_without_it() {
+    if harness::on_hardware() {
+        return;
+    }
+    let run = || Run::new(harness::hip_optimized("places", "-O3 -g")).args(["2"]);
+    let bare = run().bare();
+    let run = run();
+    let file = run.file("run.ldcap");
+    let run =
+        run.probed(&["-l", "/dev/null", "--capture", file.to_str().unwrap(), "--capture-region", "dispatches:0-99"]);
+    let signal_or_status = |outcome: &Outcome| outcome.status.signal().or(outcome.status.code());
+    assert!(!bare.status.success(), "{}", bare.stdout);
+    assert_eq!(signal_or_status(&run), signal_or_status(&bare), "{}", run.stderr);
+    let told = ["a region that ended after ", "run.ldcap: not finished"];
+    assert!(told.iter().any(|words| run.stderr.contains(words)), "{}", run.stderr);
+    let reader = Reader::open(&file).unwrap();
+    let kernels = kernels(&reader);
+    assert!(kernels.iter().any(|name| name.contains("with_much_lds")), "{kernels:?}");
+    assert!(!kernels.iter().any(|name| name.contains("wild")), "{kernels:?}");
+}

@@ -129,7 +129,7 @@ impl Exact {
             // The end of a file that a killed process left is not whole; what is before it is analysed.
             match opened(path) {
                 Ok(reader) => {
-                    tell_damage("a capture for the analysis", &reader);
+                    tell_damage("a capture for the analysis", &reader, false);
                     count += self.of_process(&reader, &mut output, &mut ends)?;
                     ends.extend(damage(&reader).map(|exit| exit as u8));
                 }
