@@ -5,6 +5,7 @@
 
 #![no_main]
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
@@ -16,14 +17,21 @@ mod exercise;
 #[path = "../../capture/file/tests/integration/harness.rs"]
 mod harness;
 
-static WHOLE: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+static FOLDER: LazyLock<PathBuf> =
+    LazyLock::new(|| std::env::temp_dir().join(format!("logdur-fuzz-store.{}", std::process::id())));
+
+static WHOLE: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
     let options = |compress| Options { compress, ..harness::options(2) };
-    [harness::capture(&options(Compress::None), 2, 3000), harness::capture(&options(Compress::Lz4), 3, 9000)]
+    [
+        harness::capture(&options(Compress::None), 2, 3000),
+        harness::capture(&options(Compress::Lz4), 3, 9000),
+        harness::shared(&options(Compress::Lz4), 2, 20_000, &FOLDER),
+    ]
 });
 
 fuzz_target!(|data: &[u8]| {
     let Some((which, data)) = data.split_first() else { return };
-    let mut bytes = WHOLE[usize::from(which % 2)].clone();
+    let mut bytes = WHOLE[usize::from(which % 3)].clone();
     let (changes, rest) = data.as_chunks::<4>();
     for &[a, b, c, to] in changes {
         let at = u32::from_le_bytes([a, b, c, 0]) as usize % bytes.len();
@@ -35,5 +43,5 @@ fuzz_target!(|data: &[u8]| {
     if rest.len() % 2 == 1 {
         exercise::seal(&mut bytes);
     }
-    exercise::exercise(bytes);
+    exercise::exercise(bytes, &FOLDER.join("store"));
 });

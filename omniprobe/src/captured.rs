@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use logdur_capture::{CaptureError, Dispatch, End, Placed, Reader};
 use logdur_captured::{CapturedDispatch, CapturedError, symbol};
@@ -27,6 +27,39 @@ pub(crate) enum Backend {
     Emu,
 }
 
+/// Where the contents of a capture are that it does not have.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct StoreArgs {
+    /// Look for contents in this store before the one that the capture names.
+    #[arg(long, value_name = "DIR", help_heading = headings::GENERAL)]
+    capture_store: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// Opens a capture.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the store is not there: which file, and why.
+    pub(crate) fn opened(&self, file: &Path) -> Result<Reader> {
+        let mut reader = opened(file)?;
+        if let Some(store) = &self.capture_store {
+            store.read_dir().with_context(|| format!("--capture-store {}", store.display()))?;
+            reader.look_in(store);
+        }
+        Ok(reader)
+    }
+
+    /// Opens a capture; what is wrong with it is said on stderr.
+    ///
+    /// # Errors
+    /// As for [`StoreArgs::opened`].
+    pub(crate) fn open(&self, file: &Path) -> Result<Reader> {
+        let reader = self.opened(file)?;
+        tell_damage(&super::output::file(file), &reader, true);
+        Ok(reader)
+    }
+}
+
 /// A capture, and which of its dispatches.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Captured {
@@ -39,6 +72,8 @@ pub(crate) struct Captured {
     /// Only the dispatch with this number, the `id` of its row. Repeat it for more dispatches.
     #[arg(short, long, value_name = "N", help_heading = headings::DISPATCHES)]
     dispatch: Vec<u64>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 impl Captured {
@@ -47,7 +82,15 @@ impl Captured {
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn open(&self) -> Result<Reader> {
-        open(&self.file)
+        self.store.open(&self.file)
+    }
+
+    /// Opens the capture in a process whose parent has said what is wrong with it.
+    ///
+    /// # Errors
+    /// As for [`Captured::open`].
+    pub(crate) fn reopened(&self) -> Result<Reader> {
+        self.store.opened(&self.file)
     }
 
     /// True for a kernel that is asked for, and a dispatch of it; one without a number, if none is asked for by its number.
@@ -246,9 +289,7 @@ pub(crate) fn opened(file: &Path) -> Result<Reader> {
 /// # Errors
 /// As for [`opened`].
 pub(crate) fn open(file: &Path) -> Result<Reader> {
-    let reader = opened(file)?;
-    tell_damage(&super::output::file(file), &reader, true);
-    Ok(reader)
+    StoreArgs::default().open(file)
 }
 
 /// Says on stderr what is wrong with a capture, as far as its records and its end say it. `stays` when the user has the file.

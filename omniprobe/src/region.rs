@@ -9,7 +9,7 @@ use logdur_replay::region::Together;
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
-use super::captured::{Captured, opened};
+use super::captured::Captured;
 use super::worker::{DeviceArgs, TargetArgs, VariantArgs};
 use crate::headings;
 
@@ -143,7 +143,7 @@ impl<'a> Parts<'a> {
         let mut steps = None;
         let done = (|| {
             // What is wrong with it was told by the process that started this one.
-            let reader = opened(&self.captured.file)?;
+            let reader = self.captured.reopened()?;
             let region = self.region.of(&reader)?.context("no region is asked for")?;
             let parts = parts(self.captured, &region, all)?;
             let part = *parts.get(number as usize).context("the part is no longer there")?;

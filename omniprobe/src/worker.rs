@@ -16,7 +16,7 @@ use logdur_replay::{Geometry, MASK_LIMIT, Replacement, STUCK_SECONDS, Setup, Var
 use logdur_settings::Emulator;
 use omniprobe_exit::Exit;
 
-use super::captured::{Backend, Captured, opened, part, seconds, taken};
+use super::captured::{Backend, Captured, part, seconds, taken};
 use super::environment::{Environment, PlaceOptions};
 use super::exit;
 use super::find;
@@ -435,7 +435,7 @@ fn with_case(
     work: impl FnOnce(&CapturedDispatch<'_>) -> Result<Exit>,
 ) -> Result<Exit> {
     // What is wrong with it was told by the process that started this one.
-    let reader: Reader = opened(&captured.file)?;
+    let reader: Reader = captured.reopened()?;
     let found = reader.dispatches().iter().find(|d| d.id == dispatch);
     work(&taken(&reader, found.context("the dispatch is no longer there")?)?)
 }

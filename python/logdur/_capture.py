@@ -184,7 +184,8 @@ class Capture:
 
     ``backend="emu"`` replays on the emulated GPU without any runtime. ``emulate="gfx90a"`` emulates a GPU under the runtime.
     ``rocm`` is the folder of a ROCm, ``device`` a GPU's position. ``types`` has the element types of buffers that the code
-    object does not tell, like ``{"out": "f16"}``.
+    object does not tell, like ``{"out": "f16"}``. ``capture_store`` is the folder of the capture's contents, if it is not where the
+    capture says.
 
     >>> capture = logdur.Capture("app.ldcap", backend="emu")
     >>> capture
@@ -202,6 +203,7 @@ class Capture:
         rocm: Optional[Path] = None,
         device: Optional[int] = None,
         types: Optional[Mapping[str, str]] = None,
+        capture_store: Optional[Path] = None,
     ) -> None:
         if backend is not None and backend not in _native.backends():
             raise ValueError(f"backend: expected one of {', '.join(_native.backends())}, found {backend!r}")
@@ -211,10 +213,12 @@ class Capture:
         self.path = os.path.abspath(path)
         #: What was given for each dispatch that is replayed.
         self.place = {"backend": backend, "emulate": emulate, "rocm": rocm, "device": device}
+        store = None if capture_store is None else os.path.abspath(capture_store)
+        self.place["capture_store"] = store
         self.types = dict(types or {})
         # Its error names the file as Python does.
         with open(path, "rb"):
-            self._native = _native.Capture(self.path)
+            self._native = _native.Capture(self.path, store)
         self._mapped: Optional[mmap.mmap] = None
 
     def __reduce__(self) -> tuple[Callable[..., Capture], tuple[object, ...]]:
@@ -439,8 +443,9 @@ class Capture:
         given: dict[str, object] = {"--dispatch": dispatch, "--kernel": kernel, "--timeout": timeout}
         grid, workgroup, lds = launch
         given.update({"--grid": _size(grid), "--workgroup": _size(workgroup), "--lds": lds})
-        if with_place:
-            given.update({f"--{name}": value for name, value in self.place.items()})
+        # Other options of the place are for replays.
+        names = self.place if with_place else ["capture_store"]
+        given.update({f"--{name.replace('_', '-')}": self.place[name] for name in names})
         options = [f"{name}={value}" for name, value in given.items() if value is not None]
         if with_place:
             options += [f"--tol={rule}" for rule in _rules(tol, self.types)]

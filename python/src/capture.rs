@@ -152,9 +152,13 @@ fn failed(path: &std::path::Path, error: &CapturedError) -> PyErr {
 #[pymethods]
 impl Capture {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Capture> {
+    #[pyo3(signature = (path, store=None))]
+    fn new(py: Python<'_>, path: PathBuf, store: Option<PathBuf>) -> PyResult<Capture> {
         match py.detach(|| Reader::open(&path)) {
-            Ok(reader) => Ok(Capture { reader, path, damage: OnceLock::new() }),
+            Ok(mut reader) => {
+                store.iter().for_each(|store| reader.look_in(store));
+                Ok(Capture { reader, path, damage: OnceLock::new() })
+            }
             Err(error) => Err(failed(&path, &error.into())),
         }
     }

@@ -248,7 +248,7 @@ settings! {
     capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" or (CaptureScope::All) "`all`";
     /// Whether memory is also captured after the kernel. A replay needs it for its comparison.
     capture_after: u32 = "LOGDUR_CAPTURE_AFTER" ["`0` | `1`"] or (1) "`1`";
-    /// Capturing stops when the file has this size. Memory that is larger than what is left is not begun: the scope `all` is reduced to `reachable`.
+    /// Capturing stops when the file, and what the process has added to a store, have this size. Memory that is larger than what is left is not begun: the scope `all` is reduced to `reachable`.
     capture_max_bytes: Bytes = "LOGDUR_CAPTURE_MAX_BYTES" ["BYTES"] or (Bytes(8 << 30)) "`8G`";
     /// Capturing stops when it has taken this many seconds in total.
     capture_max_seconds: u32 = "LOGDUR_CAPTURE_MAX_SECONDS" ["number"] or (60) "`60`";
@@ -260,9 +260,11 @@ settings! {
     capture_quit: Option<u32> = "LOGDUR_CAPTURE_QUIT" ["number"] or (None) "the application goes on";
     /// How memory is compressed in the file.
     capture_compress: Compress = "LOGDUR_CAPTURE_COMPRESS" or (Compress::Auto) "`auto`";
+    /// Contents of memory and code go into this folder, which captures of a job share: each content is there once. The capture names it. `%p`, `%r` and `%h` as in `LOGDUR_CAPTURE`.
+    capture_store: Option<PathBuf> = "LOGDUR_CAPTURE_STORE" ["DIR"] or (None) "contents are in the capture";
     /// What must be idle while memory is read.
     capture_quiesce: Quiesce = "LOGDUR_CAPTURE_QUIESCE" or (Quiesce::Process) "`process`";
-    /// Permissions of the capture file; the umask has no effect. The file contains memory of the application.
+    /// Permissions of the capture file, and of files that are added to a store; the umask has no effect. The file contains memory of the application.
     capture_mode: FileMode = "LOGDUR_CAPTURE_MODE" ["octal mode"] or (FileMode(0o600)) "`600`: only its owner reads and writes it";
     /// What the capture file says about the process: nothing; its program and command line; also the environment variables that begin with `HSA_`, `HIP_`, `AMD_`, `ROCR_`, `GPU_`, `LOGDUR_`, `KFDEMU_` or `OMP_`.
     capture_tell: CaptureTell = "LOGDUR_CAPTURE_TELL" or (CaptureTell::Environment) "`environment`";

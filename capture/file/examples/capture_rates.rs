@@ -5,11 +5,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use logdur_capture::{
-    Compress, Dispatch, FileStorage, Id, Note, Options, Reader, SnapshotId, Storage, Threads, Writer,
+    Compress, Dispatch, FileStorage, Id, Note, Options, Reader, SnapshotId, Storage, Store, StorePath, Threads, Writer,
 };
 
 const GIB: u64 = 1 << 30;
@@ -161,6 +162,24 @@ fn speeds(folder: &Path) -> Result<()> {
         (0..GIB >> 20).try_for_each(|_| Ok(file.append(&noise)?))
     })?;
     line("nothing but writing as much to a file", &[plain]);
+    let store = folder.join("speed.store");
+    let to_store = |options: &Options| -> Result<f64> {
+        let shared = Arc::new(Store::create(&store, 0o600)?);
+        let named = StorePath::of(&shared, &path);
+        let start = Instant::now();
+        let mut writer = Writer::sharing(FileStorage::create(&path)?, options, shared, &named)?;
+        captured(&mut writer, None, GIB, made(&noise, (0, 0)))?;
+        Ok(GIB as f64 / start.elapsed().as_secs_f64() / 1e9)
+    };
+    let new_store = |options: &Options| -> Result<f64> {
+        let rate = to_store(options);
+        std::fs::remove_dir_all(&store)?;
+        rate
+    };
+    line("new, noise, written to a new store, once", &each(&mut |options| new_store(options))?);
+    to_store(&options(0))?;
+    line("new, noise, already in the store, once", &each(&mut |options| to_store(options))?);
+    std::fs::remove_dir_all(&store)?;
     std::fs::remove_file(&path)?;
     let again = |options: &Options, read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>| {
         let mut writer = Writer::new(Nowhere, options)?;

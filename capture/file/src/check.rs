@@ -8,6 +8,7 @@ use crate::chunk;
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::frame::{HEAD, Head, flag, kind};
+use crate::header::CHUNK;
 use crate::id::Id;
 use crate::index::{self, Entry};
 use crate::pack::Pack;
@@ -74,7 +75,7 @@ impl Reader {
     pub fn check_with(&self, progress: &mut dyn FnMut(u64)) -> Report {
         let mut check = Check::default();
         self.parts(progress, &mut |part| {
-            check.take(part);
+            check.take(self, part);
             ControlFlow::Continue(())
         });
         check.ends(self);
@@ -140,21 +141,47 @@ pub(crate) fn snapshot_of(body: &[u8], offset: u64) -> Result<(SnapshotId, &[u8]
 pub(crate) struct Packs(HashMap<u64, Vec<u32>>);
 
 impl Packs {
-    /// Takes in a pack whose chunks are what their ids name; how many there are.
-    pub(crate) fn take(&mut self, offset: u64, body: Vec<u8>) -> Result<u64, CaptureError> {
-        let pack = Pack::parse(body, offset)?;
-        let mut lengths = Vec::with_capacity(pack.count() as usize);
-        for (bytes, id) in (0..pack.count()).filter_map(|number| pack.chunk(number)) {
-            let is = Id::of(bytes);
-            if is != id {
-                let expected = format!("chunk {} of bytes named {id}", lengths.len());
-                return Err(CaptureError::damaged(offset, expected, is.to_string()));
+    /// Takes in a pack whose chunks are what their ids name, where they are. The numbers of those that a store should have and has
+    /// not, and why.
+    fn take(
+        &mut self,
+        reader: &Reader,
+        offset: u64,
+        (body, kind): (Vec<u8>, u16),
+    ) -> Result<Vec<(u32, CaptureError)>, CaptureError> {
+        let pack = Pack::parse(body, offset, kind)?;
+        let (mut lengths, mut missing) = (Vec::with_capacity(pack.count() as usize), Vec::new());
+        for (number, chunk) in (0..).zip(pack.chunks()) {
+            match reader.chunk(&pack, chunk, offset) {
+                // It was compared when it was read from a store.
+                Ok(bytes) if !chunk.is_stored() => {
+                    let is = Id::of(bytes);
+                    if is != chunk.id {
+                        let expected = format!("chunk {number} of bytes named {}", chunk.id);
+                        return Err(CaptureError::damaged(offset, expected, is.to_string()));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => missing.push((number, error)),
             }
-            lengths.push(bytes.len() as u32);
+            lengths.push(chunk.length);
         }
-        let count = lengths.len() as u64;
         self.0.insert(offset, lengths);
-        Ok(count)
+        Ok(missing)
+    }
+
+    /// Takes in a pack of which a store has all that it should have.
+    pub(crate) fn whole(&mut self, reader: &Reader, offset: u64, body: Vec<u8>, kind: u16) -> Result<(), CaptureError> {
+        let missing = self.take(reader, offset, (body, kind))?;
+        missing.into_iter().next().map_or(Ok(()), |(_, error)| {
+            self.0.remove(&offset);
+            Err(error)
+        })
+    }
+
+    /// How many chunks the pack at an offset has.
+    fn chunks(&self, offset: u64) -> u64 {
+        self.0.get(&offset).map_or(0, |lengths| lengths.len() as u64)
     }
 
     /// Every chunk that an extent names has to be there, and as long as its place. `offset` is that of the extent's frame.
@@ -191,10 +218,14 @@ struct Check {
     entries: Vec<Entry>,
     frames: u64,
     snapshots: HashSet<SnapshotId>,
+    /// Chunks that no store has: offset of the pack, number.
+    missing: HashSet<(u64, u64)>,
+    /// True once it was said that there is no store.
+    has_no_store: bool,
 }
 
 impl Check {
-    fn take(&mut self, part: FilePart) {
+    fn take(&mut self, reader: &Reader, part: FilePart) {
         let (place, head, body) = match part {
             FilePart::Lost(_, _, why) => {
                 self.lost = true;
@@ -206,7 +237,7 @@ impl Check {
         self.report.frames += 1;
         self.frames = place.sequence + 1;
         let outcome = match head.kind {
-            kind::PACK => self.packs.take(offset, body).map(|chunks| self.report.chunks += chunks),
+            pack if kind::is_pack(pack) => self.pack(reader, offset, body, pack),
             kind::EXTENTS => snapshot_of(&body, offset)
                 .and_then(|(_, extents)| Extent::parse(extents, offset))
                 .and_then(|all| all.iter().try_for_each(|extent| self.packs.has(offset, extent))),
@@ -217,11 +248,49 @@ impl Check {
             other if !scan::known(other) && head.flags & flag::OPTIONAL == 0 => Err(scan::unknown(offset, other)),
             _ => Ok(()),
         };
-        if !matches!(head.kind, kind::PACK | kind::PADDING | kind::INDEX | kind::FOOTER) {
+        if kind::is_indexed(head.kind) {
             self.entries.push(Entry { offset, kind: head.kind });
         }
         if let Err(error) = outcome {
             self.report.findings.push(Finding::from(&error));
+        }
+    }
+
+    fn pack(&mut self, reader: &Reader, offset: u64, body: Vec<u8>, kind: u16) -> Result<(), CaptureError> {
+        let missing = self.packs.take(reader, offset, (body, kind))?;
+        self.report.chunks += self.packs.chunks(offset) - missing.len() as u64;
+        for (number, error) in missing {
+            self.missing.insert((offset, number.into()));
+            match reader.stores().missing() {
+                Some(why) if !self.has_no_store => {
+                    self.has_no_store = true;
+                    self.found(offset, format_args!("the store of its chunks: {why}"));
+                }
+                Some(_) => {}
+                None => self.report.findings.push(Finding::from(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what a dispatch lacks of chunks that no store has.
+    fn missing_of(&mut self, reader: &Reader, dispatch: &Placed<Dispatch>) {
+        for (when, id) in [("before", dispatch.before), ("after", dispatch.after)] {
+            // What is wrong with extents was said.
+            let Some(map) = id.and_then(|id| reader.map_of(id).ok()) else { continue };
+            let (mut chunks, mut first) = (0_u64, None);
+            for piece in map.pieces() {
+                let What::Chunks { pack, first: number, start } = piece.what else { continue };
+                let all = (piece.address / CHUNK - start / CHUNK)..chunk::count(start, piece.end()) as u64;
+                let lacks = all.filter(|n| self.missing.contains(&(pack, u64::from(number) + n))).count() as u64;
+                chunks += lacks;
+                first = first.or((lacks > 0).then_some(piece.address));
+            }
+            if let Some(address) = first {
+                let (at, id) = (dispatch.place.offset, dispatch.id);
+                let what = format_args!("{chunks} chunks of the memory {when} the kernel, the first at {address:#x}");
+                self.found(at, format_args!("dispatch {id}: no store has {what}"));
+            }
         }
     }
 
@@ -247,6 +316,9 @@ impl Check {
         let objects: HashSet<Id> = records.code_objects.iter().map(|c| c.id).collect();
         for dispatch in reader.dispatches() {
             self.dispatch(dispatch, &kernels, &objects);
+            if !self.missing.is_empty() {
+                self.missing_of(reader, dispatch);
+            }
         }
         let regions: HashSet<u64> = records.regions.iter().map(|region| region.id).collect();
         for (place, about) in region::references(records) {

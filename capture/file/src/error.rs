@@ -1,7 +1,7 @@
 //! Errors of capture files.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::records::SnapshotId;
 
@@ -89,6 +89,32 @@ pub enum CaptureError {
         /// What it is.
         what: String,
     },
+    /// A chunk is in none of the stores.
+    #[error("{}offset {offset}: chunk {id} is in no store: {places}", named(capture))]
+    NoChunk {
+        /// The capture; empty if it is no file.
+        capture: PathBuf,
+        /// Which.
+        id: crate::Id,
+        /// Where the capture refers to it.
+        offset: u64,
+        /// Where it was looked for, and what was there.
+        places: String,
+    },
+    /// The file of a chunk has not the chunk's bytes.
+    #[error("{}offset {offset}: {}: expected chunk {id}, found {found}", named(capture), path.display())]
+    WrongChunk {
+        /// The capture; empty if it is no file.
+        capture: PathBuf,
+        /// The file.
+        path: PathBuf,
+        /// Which.
+        id: crate::Id,
+        /// Where the capture refers to it.
+        offset: u64,
+        /// What it has.
+        found: String,
+    },
     /// There is no such snapshot.
     #[error("no snapshot {} in this file", .0.0)]
     NoSnapshot(SnapshotId),
@@ -105,6 +131,11 @@ pub enum CaptureError {
         /// How many.
         length: u64,
     },
+}
+
+/// The name of a file before what is wrong with it.
+fn named(path: &Path) -> String {
+    if path.as_os_str().is_empty() { String::new() } else { format!("{}: ", path.display()) }
 }
 
 impl CaptureError {

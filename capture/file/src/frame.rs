@@ -26,6 +26,20 @@ pub(crate) mod kind {
     pub(crate) const INDEX: u16 = 4;
     /// Where the frames of the rest of the file are: the last frame.
     pub(crate) const FOOTER: u16 = 5;
+    /// Contents of memory, some of which are in a store.
+    pub(crate) const SHARED: u16 = 6;
+    /// A chunk: of a store's files, in no capture.
+    pub(crate) const CHUNK: u16 = 7;
+
+    /// True for what holds contents.
+    pub(crate) fn is_pack(kind: u16) -> bool {
+        matches!(kind, PACK | SHARED)
+    }
+
+    /// True for what an index names.
+    pub(crate) fn is_indexed(kind: u16) -> bool {
+        !matches!(kind, PADDING | PACK | SHARED | INDEX | FOOTER)
+    }
 }
 
 /// Frames that are not records: type, name, what they are, for the documentation.
@@ -39,6 +53,8 @@ pub(crate) const STRUCTURAL: &[(u16, &str, &str)] = &[
         "Footer",
         "Where the frames of the rest of the file are: the last frame of a file that was finished.",
     ),
+    (kind::SHARED, "SharedPack", "Contents, the larger of which are in a store."),
+    (kind::CHUNK, "Chunk", "One content. It is the only frame of a file of a store; no capture has it."),
 ];
 
 /// Bits of a head's flags. Others are reserved, and zero.

@@ -7,15 +7,17 @@ pub const CAPTURE_MAGIC: [u8; 8] = *b"LDCAP\r\n\x1a";
 /// A reader takes files of its own major version, of any minor.
 pub const MAJOR: u16 = 1;
 /// Goes up when fields, optional frames, or anything else is added that older readers may ignore.
-pub const MINOR: u16 = 7;
+pub const MINOR: u16 = 8;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 128;
 /// Memory is cut where addresses are multiples of this.
 pub const CHUNK: u64 = 64 * 1024;
 /// What a reader's comparison of snapshots is rounded to.
 pub const PAGE: u64 = 4096;
-/// Features without which a file cannot be read: none yet.
-const KNOWN_FEATURES: u64 = 0;
+/// A feature without which a file cannot be read: contents are in a store.
+pub(crate) const SHARES: u64 = 1;
+/// The features that this version has.
+const KNOWN_FEATURES: u64 = SHARES;
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// True for a capture whose contents are in a store.
+    pub fn is_shared(&self) -> bool {
+        self.required & SHARES != 0
+    }
+
     pub(crate) fn new(uuid: [u8; 16], created_ns: u64) -> Header {
         Header { version: (MAJOR, MINOR), uuid, created_ns, required: 0, optional: 0, bytes: HEADER_BYTES as u32 }
     }

@@ -42,11 +42,13 @@ mod reader;
 pub mod records;
 mod region;
 mod repair;
+mod rewrite;
 mod scan;
 mod snapshot;
 mod source;
 mod state;
 mod storage;
+mod store;
 mod table;
 mod tasks;
 mod value;
@@ -64,12 +66,15 @@ pub use reader::Reader;
 pub use records::{
     Agent, Allocation, AllocationKind, Begun, Changed, Checkpoint, CodeObject, Completed, Dispatch, Evidence, FREED,
     FramePosition, Freed, Global, KERNARG_EXTENT, Kernel, Loaded, Note, Packet, Placed, Property, Queue, Record,
-    Records, Region, RegionEnd, Scope, Session, Severity, Snapshot, SnapshotId, Step, StepKind, UNANNOUNCED, UNTAKEN,
+    Records, Region, RegionEnd, Scope, Session, Severity, Snapshot, SnapshotId, Step, StepKind, StorePath, UNANNOUNCED,
+    UNTAKEN,
 };
+pub use rewrite::Contents;
 pub use scan::{End, Finding};
 pub use snapshot::SnapshotWriter;
 pub use source::Source;
 pub use storage::{FileStorage, PRIVATE, Storage, numbered, size_limit};
+pub use store::{Collected, Store, decode as decode_chunk};
 pub use tasks::{Spawn, Threads};
 pub use value::{FieldRow, Fields, Kind, Shown};
 pub use writer::{Durability, Options, Writer};

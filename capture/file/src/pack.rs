@@ -5,16 +5,23 @@
 //! table           for each chunk: length u32, id 32 bytes
 //! count           u32
 //! ```
+//! A shared pack has the same, without the bytes of chunks that are in a store: bit 31 of their length is set.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::CaptureError;
-use crate::frame::{Codec, HEAD, Seal, is_believed};
-use crate::header::array;
+use crate::frame::{Codec, HEAD, Seal, is_believed, kind};
+use crate::header::{CHUNK, array};
 use crate::id::Id;
+use crate::store::{self, Store};
 
 /// Bytes of chunks after which a pack is written.
 pub(crate) const TARGET: usize = 1 << 20;
 /// Bytes of a row of the table.
 const ROW: usize = 36;
+/// In a row of a shared pack: the chunk is in a store.
+const IN_STORE: u32 = 1 << 31;
 /// Less than this is not worth decoding: 1 part in 10.
 const WORTH: usize = 10;
 
@@ -53,11 +60,15 @@ pub(crate) struct Filled {
     compress: Compress,
     /// A buffer to compress it into.
     packed: Vec<u8>,
+    /// Where its larger chunks go.
+    store: Option<Arc<Store>>,
 }
 
 /// A pack as it is going to be stored.
 #[derive(Debug)]
 pub(crate) struct Stored {
+    /// The type of its frame.
+    pub(crate) kind: u16,
     pub(crate) codec: Codec,
     /// Bytes of the pack, decoded.
     pub(crate) raw: u64,
@@ -92,7 +103,7 @@ impl Builder {
     }
 
     /// Ends the pack, and begins the next one.
-    pub(crate) fn end(&mut self, compress: Compress) -> Filled {
+    pub(crate) fn end(&mut self, compress: Compress, store: Option<Arc<Store>>) -> Filled {
         let first = u32::from_le_bytes(array(&self.table, 0)) as usize;
         self.body.extend_from_slice(&self.table);
         self.body.extend_from_slice(&self.count.to_le_bytes());
@@ -101,7 +112,7 @@ impl Builder {
         let mut next = self.spare.pop().unwrap_or_default();
         next.resize(HEAD, 0);
         let body = std::mem::replace(&mut self.body, next);
-        Filled { body, first, compress, packed: self.spare.pop().unwrap_or_default() }
+        Filled { body, first, compress, packed: self.spare.pop().unwrap_or_default(), store }
     }
 
     /// Keeps the buffers of a pack that was written, for the next ones.
@@ -114,9 +125,16 @@ impl Builder {
 }
 
 impl Filled {
-    /// Compresses the pack, if that is worth it, and takes the checksum.
-    pub(crate) fn store(self) -> Stored {
-        let Filled { mut body, first, compress, mut packed } = self;
+    /// Puts chunks into the store, if there is one, compresses what is left, if that is worth it, and takes the checksum.
+    ///
+    /// # Errors
+    /// When a chunk cannot be put into the store.
+    pub(crate) fn store(self) -> io::Result<Stored> {
+        let Filled { mut body, mut first, compress, mut packed, store } = self;
+        let mut kind = kind::PACK;
+        if let Some(store) = store {
+            (kind, first) = share(&mut body, &store, compress, &mut packed)?;
+        }
         let pack = body.get(HEAD..).unwrap_or_default();
         let raw = pack.len();
         let enough = raw - raw / WORTH;
@@ -145,7 +163,53 @@ impl Filled {
             }
             None => Codec::Raw,
         };
-        Stored { codec, raw: raw as u64, seal: Seal::put(&mut body), frame: body, spare: packed }
+        Ok(Stored { kind, codec, raw: raw as u64, seal: Seal::put(&mut body), frame: body, spare: packed })
+    }
+}
+
+/// Puts the larger chunks of a pack into a store, and takes them out of the pack; the type of its frame then, and the bytes of the
+/// first chunk that is left.
+fn share(body: &mut Vec<u8>, store: &Store, mut compress: Compress, packed: &mut Vec<u8>) -> io::Result<(u16, usize)> {
+    let whole = Pack::parse(body.split_off(HEAD), 0, kind::PACK).map_err(io::Error::other)?;
+    let (mut table, mut first) = (Vec::with_capacity(whole.chunks.len() * ROW), None);
+    for chunk in &whole.chunks {
+        let bytes = whole.bytes(chunk).unwrap_or_default();
+        let mut length = chunk.length;
+        if bytes.len() < store::LEAST {
+            body.extend_from_slice(bytes);
+            first = first.or(Some(bytes.len()));
+        } else {
+            length |= IN_STORE;
+            if !store.put(&chunk.id, bytes, compress, packed)? && compress == Compress::Auto {
+                // As for a pack: what the first one does not save, the others mostly do not either.
+                compress = Compress::None;
+            }
+        }
+        table.extend_from_slice(&length.to_le_bytes());
+        table.extend_from_slice(&chunk.id.0);
+    }
+    let count = whole.chunks.len() as u32;
+    let kept = body.len() - HEAD;
+    body.extend_from_slice(&table);
+    body.extend_from_slice(&count.to_le_bytes());
+    Ok((if kept == whole.body.len() - table.len() - 4 { kind::PACK } else { kind::SHARED }, first.unwrap_or(0)))
+}
+
+/// Compresses a chunk alone, behind the room for a head, if that is worth it.
+pub(crate) fn compressed(bytes: &[u8], compress: Compress, packed: &mut Vec<u8>) -> Codec {
+    let (codec, length) = match compress {
+        Compress::None => return Codec::Raw,
+        Compress::Auto | Compress::Lz4 => (Codec::Lz4, lz4(bytes, packed)),
+        Compress::Zstd => (Codec::Zstd, Some(zstd(bytes, packed))),
+    };
+    let most =
+        if compress == Compress::Auto { bytes.len() - bytes.len() / WORTH } else { bytes.len().saturating_sub(1) };
+    match length.filter(|n| *n <= most && is_believed(bytes.len() as u64, *n as u64)) {
+        Some(length) => {
+            packed.truncate(HEAD + length);
+            codec
+        }
+        None => Codec::Raw,
     }
 }
 
@@ -171,16 +235,26 @@ pub(crate) struct Pack {
 }
 
 /// A chunk of a pack.
-#[derive(Clone, Copy, Debug)]
-struct Chunk {
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// Where it begins in the pack.
     start: u32,
-    length: u32,
-    id: Id,
+    pub(crate) length: u32,
+    pub(crate) id: Id,
+    /// Its bytes, if they are in a store, once they were read.
+    stored: Option<OnceLock<Vec<u8>>>,
+}
+
+impl Chunk {
+    /// True for one that is in a store.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.stored.is_some()
+    }
 }
 
 impl Pack {
-    /// Reads the body of a pack; `offset` is the frame's.
-    pub(crate) fn parse(body: Vec<u8>, offset: u64) -> Result<Pack, CaptureError> {
+    /// Reads the body of a pack; `offset` and `kind` are the frame's.
+    pub(crate) fn parse(body: Vec<u8>, offset: u64, kind: u16) -> Result<Pack, CaptureError> {
         let bad =
             |found: String| CaptureError::damaged(offset, "a pack: chunks, their lengths and ids, their number", found);
         let Some((rest, count)) = body.split_last_chunk::<4>() else {
@@ -194,9 +268,17 @@ impl Pack {
         let mut start = 0_u32;
         let mut chunks = Vec::with_capacity(count);
         for row in table.as_chunks::<ROW>().0 {
-            let length = u32::from_le_bytes(array(row, 0));
-            chunks.push(Chunk { start, length, id: Id(array(row, 4)) });
-            start = start.checked_add(length).ok_or_else(|| bad("lengths that are too large".to_owned()))?;
+            let (mut length, id) = (u32::from_le_bytes(array(row, 0)), Id(array(row, 4)));
+            let is_stored = kind == kind::SHARED && length & IN_STORE != 0;
+            if is_stored {
+                length &= !IN_STORE;
+                if u64::from(length) > CHUNK {
+                    return Err(bad(format!("a chunk of {length} bytes in a store")));
+                }
+            }
+            chunks.push(Chunk { start, length, id, stored: is_stored.then(OnceLock::new) });
+            let here = if is_stored { 0 } else { length };
+            start = start.checked_add(here).ok_or_else(|| bad("lengths that are too large".to_owned()))?;
         }
         if start as usize != data.len() {
             return Err(bad(format!("{start} bytes in the table, {} in the pack", data.len())));
@@ -204,16 +286,45 @@ impl Pack {
         Ok(Pack { body, chunks })
     }
 
-    /// A chunk's bytes and id.
-    pub(crate) fn chunk(&self, number: u32) -> Option<(&[u8], Id)> {
-        let chunk = self.chunks.get(number as usize)?;
-        let bytes = self.body.get(chunk.start as usize..)?.get(..chunk.length as usize)?;
-        Some((bytes, chunk.id))
+    /// All chunks.
+    pub(crate) fn chunks(&self) -> &[Chunk] {
+        &self.chunks
     }
 
-    /// Where a chunk begins in the pack.
+    /// A chunk.
+    pub(crate) fn chunk(&self, number: u32) -> Option<&Chunk> {
+        self.chunks.get(number as usize)
+    }
+
+    /// The bytes of a chunk, if they are in the pack.
+    fn bytes(&self, chunk: &Chunk) -> Option<&[u8]> {
+        self.body.get(chunk.start as usize..)?.get(..chunk.length as usize)
+    }
+
+    /// The bytes of a chunk of this pack; those of one in a store are asked for once.
+    pub(crate) fn read<'p>(
+        &'p self,
+        chunk: &'p Chunk,
+        fetch: impl FnOnce() -> Result<Vec<u8>, CaptureError>,
+    ) -> Result<&'p [u8], CaptureError> {
+        let Some(stored) = &chunk.stored else { return Ok(self.bytes(chunk).unwrap_or_default()) };
+        match stored.get() {
+            Some(bytes) => Ok(bytes),
+            None => {
+                let bytes = fetch()?;
+                Ok(stored.get_or_init(|| bytes))
+            }
+        }
+    }
+
+    /// Where a chunk begins in the pack, if it is there.
     pub(crate) fn start(&self, number: u32) -> Option<u64> {
-        self.chunks.get(number as usize).map(|chunk| chunk.start.into())
+        self.chunk(number).filter(|chunk| !chunk.is_stored()).map(|chunk| chunk.start.into())
+    }
+
+    /// How many bytes a body with all of the chunks has.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| u64::from(chunk.length) + ROW as u64).sum::<u64>() + 4
     }
 
     /// How many chunks there are.

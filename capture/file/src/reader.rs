@@ -19,12 +19,14 @@ use crate::header::{CHUNK, Header};
 use crate::id::Id;
 use crate::index::Entry;
 use crate::map::Map;
-use crate::pack::Pack;
+use crate::pack::{Chunk, Pack};
 use crate::records::{
-    Allocation, Dispatch, FramePosition, Note, Placed, Record, Records, Session, Snapshot, SnapshotId, UNTAKEN,
+    Allocation, Dispatch, FramePosition, Note, Placed, Record, Records, Session, Snapshot, SnapshotId, StorePath,
+    UNTAKEN,
 };
 use crate::scan::{self, End, Finding, Frames};
 use crate::source::Source;
+use crate::store::Stores;
 
 /// Decoded packs that are kept: at most as many times [`crate::MAX_BODY`], mostly 1 MiB each.
 const PACKS: usize = 16;
@@ -50,6 +52,8 @@ pub struct Reader {
     extents: HashMap<SnapshotId, Vec<u64>>,
     /// Decoded packs by the offset of their frame, the one that was used last at the end.
     packs: Mutex<Vec<(u64, Arc<Pack>)>>,
+    /// The folders that have the other contents.
+    stores: Stores,
     /// The maps of the snapshots that were asked for last.
     maps: Mutex<Vec<(SnapshotId, Arc<Map>)>>,
 }
@@ -71,7 +75,8 @@ impl Reader {
                 "expected a file, found a pipe or a device",
             )));
         }
-        Ok(Reader { path: path.to_owned(), ..Reader::new(file)? })
+        let reader = Reader { path: path.to_owned(), ..Reader::new(file)? };
+        Ok(Reader { stores: Stores::named(reader.paths(), Some(path)), ..reader })
     }
 
     /// Reads a capture from anywhere.
@@ -93,13 +98,14 @@ impl Reader {
             indexed: found.entries,
             extents: HashMap::new(),
             packs: Mutex::default(),
+            stores: Stores::default(),
             maps: Mutex::default(),
         };
         let mut extents = Vec::new();
         for entry in reader.indexed.clone() {
             match entry.kind {
                 kind::EXTENTS => extents.push(entry.offset),
-                kind::PADDING | kind::PACK | kind::INDEX | kind::FOOTER => {}
+                other if !kind::is_indexed(other) => {}
                 _ => match reader.take(entry.offset) {
                     Err(error @ CaptureError::Newer { .. }) => return Err(error),
                     Err(error) => {
@@ -118,7 +124,21 @@ impl Reader {
             }
         }
         reader.with_unended = with_unended(&reader.records);
+        reader.stores = Stores::named(reader.paths(), None);
         Ok(reader)
+    }
+
+    /// Looks for contents in a store before it does in those that the file names.
+    pub fn look_in(&mut self, store: &Path) {
+        self.stores.first(store);
+    }
+
+    fn paths(&self) -> impl DoubleEndedIterator<Item = &StorePath> {
+        self.records.stores.iter().map(|path| &path.value)
+    }
+
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.stores
     }
 
     /// Takes a record in; which snapshot it is, if it is one.
@@ -322,7 +342,11 @@ impl Reader {
             packs.push(kept);
             return Ok(pack);
         }
-        let pack = Arc::new(Pack::parse(self.frames.body_of(offset, kind::PACK)?, offset)?);
+        let head = self.frames.head(offset)?;
+        if !kind::is_pack(head.kind) {
+            return Err(CaptureError::damaged(offset, "a pack", format!("a frame of type {}", head.kind)));
+        }
+        let pack = Arc::new(Pack::parse(self.frames.body(offset, &head)?, offset, head.kind)?);
         if packs.len() >= PACKS {
             packs.remove(0);
         }
@@ -330,7 +354,13 @@ impl Reader {
         Ok(pack)
     }
 
-    /// Where in the file a byte of a chunk is, and the chunks behind it; `None` if the pack is compressed.
+    /// The bytes of a chunk of the pack at an offset.
+    pub(crate) fn chunk<'p>(&self, pack: &'p Pack, chunk: &'p Chunk, offset: u64) -> Result<&'p [u8], CaptureError> {
+        pack.read(chunk, || self.stores.get(&chunk.id, chunk.length, offset))
+    }
+
+    /// Where in the file a byte of a chunk is, and the chunks behind it; `None` if the pack is compressed, or the
+    /// chunk in a store.
     pub(crate) fn stored_chunk(&self, pack: u64, chunk: u64, byte: u64) -> Result<Option<u64>, CaptureError> {
         if self.frames.head(pack)?.codec != Codec::Raw {
             return Ok(None);
@@ -354,14 +384,14 @@ impl Reader {
         let stop = crate::chunk::boundary(from).min(to);
         let pack = self.pack(offset)?;
         let chunk = u32::try_from(u64::from(first) + number).ok().and_then(|number| pack.chunk(number));
+        let bytes = chunk.map(|chunk| self.chunk(&pack, chunk, offset)).transpose()?;
         let part = (from - chunk_start) as usize..(stop - chunk_start) as usize;
-        match chunk.and_then(|(bytes, _)| bytes.get(part)) {
+        match bytes.and_then(|bytes| bytes.get(part)) {
             Some(bytes) => each(bytes),
             None => {
                 let expected =
                     format!("a pack whose chunk {} has {} bytes", u64::from(first) + number, stop - chunk_start);
-                let found =
-                    chunk.map_or(format!("{} chunks", pack.count()), |(bytes, _)| format!("{} bytes", bytes.len()));
+                let found = bytes.map_or(format!("{} chunks", pack.count()), |bytes| format!("{} bytes", bytes.len()));
                 return Err(CaptureError::damaged(offset, expected, found));
             }
         }

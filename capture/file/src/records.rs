@@ -451,6 +451,14 @@ fields! {
         5 reason: String,
     }
 
+    /// Where the store is that has contents of this file. Of several, the last one is looked at first.
+    StorePath {
+        /// Its path as seen from the file's folder.
+        1 relative: String,
+        /// Its path from the root.
+        2 absolute: String,
+    }
+
     /// What a reader has to be told: what was not captured, above all.
     Note {
         /// How much it matters.
@@ -514,6 +522,8 @@ records! {
     31 Checkpoint checkpoints,
     /// Ends of regions.
     32 RegionEnd region_ends,
+    /// Where contents are that the file does not have.
+    33 StorePath stores,
 }
 
 /// A struct that is the body of a frame.

@@ -12,6 +12,7 @@ use crate::check::{FilePart, Packs, snapshot_of};
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::frame::{Codec, HEAD, Head, MAX_BODY, flag, kind, padding};
+use crate::header::SHARES;
 use crate::id::Id;
 use crate::index::Entry;
 use crate::reader::Reader;
@@ -27,7 +28,8 @@ const NAMED: usize = 32;
 
 impl Reader {
     /// Copies the intact part of this file to another one: without damaged frames, what refers to them, and bytes after the last commit,
-    /// with notes on the losses, and with an index. [`Reader::check`] finds nothing in the other file. Returns the losses.
+    /// with notes on the losses, and with an index. [`Reader::check`] finds nothing in the other file. Returns the losses. A pack with a
+    /// chunk that no store has is lost.
     ///
     /// # Errors
     /// When the other file cannot be written.
@@ -160,7 +162,7 @@ impl<'r> Whole<'r> {
     fn take(&mut self, place: FramePosition, head: &Head, body: Vec<u8>) -> Result<Kept, CaptureError> {
         let offset = place.offset;
         match head.kind {
-            kind::PACK => self.packs.take(offset, body).map(|_| Kept::Written),
+            pack if kind::is_pack(pack) => self.packs.whole(self.reader, offset, body, pack).map(|()| Kept::Written),
             kind::EXTENTS => self.extents(offset, body),
             kind::INDEX | kind::FOOTER => Ok(Kept::Anew),
             kind::PADDING if body.iter().all(|byte| *byte == 0) => Ok(Kept::Written),
@@ -311,7 +313,9 @@ impl RepairedFile<'_> {
         match frames.header_damage {
             None => self.copy(0, frames.first()),
             Some(_) => {
-                let bytes = frames.header.to_bytes();
+                let mut header = frames.header;
+                header.required |= if self.reader.records().stores.is_empty() { 0 } else { SHARES };
+                let bytes = header.to_bytes();
                 self.append(&bytes)?;
                 self.copy(bytes.len() as u64, frames.first())
             }
@@ -321,7 +325,7 @@ impl RepairedFile<'_> {
     /// Writes a frame, or one with another body of the same length.
     fn keep(&mut self, place: FramePosition, head: &Head, body: Option<&[u8]>) -> Result<(), CaptureError> {
         self.fill()?;
-        if !matches!(head.kind, kind::PACK | kind::PADDING) {
+        if kind::is_indexed(head.kind) {
             self.entries.push(Entry { offset: place.offset, kind: head.kind });
         }
         match body {

@@ -27,6 +27,8 @@ impl From<&CaptureError> for Finding {
         let offset = match error {
             CaptureError::Damaged { offset, .. }
             | CaptureError::Newer { offset, .. }
+            | CaptureError::NoChunk { offset, .. }
+            | CaptureError::WrongChunk { offset, .. }
             | CaptureError::Read { offset, .. } => *offset,
             _ => 0,
         };
@@ -230,7 +232,7 @@ impl Frames {
                     if !known(head.kind) && head.flags & flag::OPTIONAL == 0 {
                         return Err(unknown(place.offset, head.kind));
                     }
-                    if !matches!(head.kind, kind::PACK | kind::PADDING | kind::INDEX | kind::FOOTER) {
+                    if kind::is_indexed(head.kind) {
                         entries.push(Entry { offset: place.offset, kind: head.kind });
                     }
                     ended = (head.kind == kind::FOOTER).then_some((place.offset, head));

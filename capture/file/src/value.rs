@@ -300,13 +300,29 @@ pub trait Fields: Default {
 
 /// Sets fields of a record's body to zeros, which is their default; the body stays as long as it is.
 pub(crate) fn blank(body: &mut [u8], tags: &[u16]) {
+    each_field(body, &mut |tag, field| {
+        if tags.contains(&tag) {
+            field.fill(0);
+        }
+    });
+}
+
+/// Replaces the value of a field by another one of the same length.
+pub(crate) fn replace(body: &mut [u8], tag: u16, value: &[u8]) {
+    each_field(body, &mut |found, field| {
+        if found == tag && field.len() == value.len() {
+            field.copy_from_slice(value);
+        }
+    });
+}
+
+/// Goes over the fields of a record's body.
+fn each_field(body: &mut [u8], each: &mut dyn FnMut(u16, &mut [u8])) {
     let mut rest = body;
     while let Some((&mut [t0, t1, _, _, ref length @ ..], after)) = rest.split_first_chunk_mut::<FIELD_HEAD>() {
         let length = u32::from_le_bytes(*length) as usize;
         let Some((field, next)) = after.split_at_mut_checked(length) else { return };
-        if tags.contains(&u16::from_le_bytes([t0, t1])) {
-            field.fill(0);
-        }
+        each(u16::from_le_bytes([t0, t1]), field);
         rest = next;
     }
 }

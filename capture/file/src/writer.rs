@@ -9,7 +9,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,17 +18,18 @@ use crate::chunk::Key;
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::frame::{Codec, HEAD, Head, MAX_BODY, Seal, flag, kind};
-use crate::header::{HEADER_BYTES, Header};
+use crate::header::{HEADER_BYTES, Header, SHARES};
 use crate::id::Id;
 use crate::index::{self, Entry};
 use crate::known::{Known, Spot};
 use crate::pack::{self, Compress, Filled, Stored};
 use crate::records::{
     Agent, Allocation, Begun, Checkpoint, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Queue, Record,
-    Region, RegionEnd, Session, Severity, SnapshotId, Step,
+    Region, RegionEnd, Session, Severity, SnapshotId, Step, StorePath,
 };
 use crate::state::State;
 use crate::storage::{FileStorage, Storage};
+use crate::store::Store;
 use crate::tasks::{Task, Tasks, Threads};
 
 /// When a write is waited for until the disk has it.
@@ -86,9 +87,11 @@ pub struct Writer<S: Storage = FileStorage> {
     sequence: u64,
     stopped: bool,
     pub(crate) tasks: Tasks,
+    /// Where the larger chunks go, if not into the file.
+    store: Option<Arc<Store>>,
     pack: pack::Builder,
     /// Those before it that are not written yet.
-    packs: VecDeque<Arc<Task<Filled, Stored>>>,
+    packs: VecDeque<Arc<Task<Filled, io::Result<Stored>>>>,
     /// The offsets of written packs; the first one has the number 1.
     offsets: Vec<u64>,
     known: Known,
@@ -175,10 +178,37 @@ impl<S: Storage> Writer<S> {
     ///
     /// # Errors
     /// When it cannot be written to.
-    pub fn new(mut storage: S, options: &Options) -> Result<Writer<S>, CaptureError> {
+    pub fn new(storage: S, options: &Options) -> Result<Writer<S>, CaptureError> {
+        Writer::begin(storage, options, 0)
+    }
+
+    /// Begins a file whose chunks of 4096 bytes and more go into a store. The file says where that is.
+    ///
+    /// # Errors
+    /// When it cannot be written to.
+    pub fn sharing(
+        storage: S,
+        options: &Options,
+        store: Arc<Store>,
+        path: &StorePath,
+    ) -> Result<Writer<S>, CaptureError> {
+        let mut writer = Writer::naming(storage, options, path)?;
+        writer.store = Some(store);
+        Ok(writer)
+    }
+
+    /// Begins a file that names a store, and adds nothing to it.
+    pub(crate) fn naming(storage: S, options: &Options, path: &StorePath) -> Result<Writer<S>, CaptureError> {
+        let mut writer = Writer::begin(storage, options, SHARES)?;
+        writer.record(path)?;
+        Ok(writer)
+    }
+
+    fn begin(mut storage: S, options: &Options, required: u64) -> Result<Writer<S>, CaptureError> {
         let created_ns = options.created_ns.unwrap_or_else(now_ns);
         let options = &Options { uuid: options.uuid.or_else(|| Some(random())), ..*options };
-        let bytes = Header::new(options.uuid.unwrap_or_default(), created_ns).to_bytes();
+        let header = Header { required, ..Header::new(options.uuid.unwrap_or_default(), created_ns) };
+        let bytes = header.to_bytes();
         let length = bytes.len() as u64;
         storage.append(&bytes).map_err(|source| CaptureError::Write { end: 0, bytes: length, source })?;
         Ok(Writer::resume(storage, options, HEADER_BYTES as u64, 0, Vec::new()))
@@ -193,6 +223,7 @@ impl<S: Storage> Writer<S> {
             end,
             sequence,
             stopped: false,
+            store: None,
             tasks: Tasks::new(options.threads),
             pack: pack::Builder::new(),
             packs: VecDeque::new(),
@@ -249,14 +280,14 @@ impl<S: Storage> Writer<S> {
     ///
     /// # Errors
     /// When the capture has stopped, or stops.
-    pub fn finish(mut self) -> Result<S, CaptureError> {
-        self.footer()?;
-        Ok(self.storage)
+    pub fn finish(self) -> Result<S, CaptureError> {
+        self.close(true)
     }
 
-    /// Bytes of the file so far. Contents that wait for others are not counted: at most 1 MiB, and 2 MiB for each thread.
+    /// Bytes that were written so far: of the file, and of chunks that the store did not have. Contents that wait for others are not
+    /// counted: at most 1 MiB, and 2 MiB for each thread.
     pub fn bytes(&self) -> u64 {
-        self.end
+        self.end + self.store.as_ref().map_or(0, |store| store.written_bytes())
     }
 
     /// True when a write has failed.
@@ -325,20 +356,22 @@ impl<S: Storage> Writer<S> {
     /// Ends the current pack, and writes others until at most this number waits.
     fn end_pack(&mut self, waiting: usize) -> Result<(), CaptureError> {
         if !self.pack.is_empty() {
-            let filled = self.pack.end(self.options.compress);
+            let filled = self.pack.end(self.options.compress, self.store.clone());
             let task =
                 if waiting > 0 { self.tasks.share(Filled::store, filled) } else { Tasks::keep(Filled::store, filled) };
             self.packs.push_back(task);
         }
         while self.packs.len() > waiting {
             let Some(pack) = self.packs.pop_front() else { break };
-            let Some(mut stored) = self.tasks.take(&pack) else { return Err(self.panicked()) };
-            let Stored { codec, raw, seal, .. } = stored;
-            let frame = Head { kind: kind::PACK, flags: 0, sequence: self.sequence, stored: 0, raw, codec, crc: 0 };
+            let Some(stored) = self.tasks.take(&pack) else { return Err(self.panicked()) };
+            let failed = |source| CaptureError::Write { end: self.end, bytes: pack::TARGET as u64, source };
+            let mut stored = stored.map_err(failed).map_err(|error| self.stop(error))?;
+            let Stored { kind, codec, raw, seal, .. } = stored;
+            let frame = Head { kind, flags: 0, sequence: self.sequence, stored: 0, raw, codec, crc: 0 };
             let offset = self.end;
             let written = append(&mut self.storage, frame, self.tag, (&mut stored.frame, seal));
             self.pack.reuse(stored);
-            self.wrote(kind::PACK, written)?;
+            self.wrote(kind, written)?;
             self.offsets.push(offset);
         }
         Ok(())
@@ -361,8 +394,37 @@ impl<S: Storage> Writer<S> {
 
     /// A thread of ours has panicked: nothing more is written.
     pub(crate) fn panicked(&mut self) -> CaptureError {
-        let source = std::io::Error::other("hashing or compressing has panicked");
+        let source = io::Error::other("hashing or compressing has panicked");
         self.stop(CaptureError::Write { end: self.end, bytes: 0, source })
+    }
+
+    /// Adds a chunk of a copy to the next pack.
+    pub(crate) fn push(&mut self, bytes: &[u8], id: &Id) {
+        self.pack.push(bytes, id);
+    }
+
+    /// Writes the pack of these chunks; where it is.
+    pub(crate) fn pushed(&mut self) -> Result<u64, CaptureError> {
+        self.running()?;
+        self.flush()?;
+        Ok(self.offsets.last().copied().unwrap_or_default())
+    }
+
+    /// Writes a frame of a copy, from parts of its body; where it is.
+    pub(crate) fn copied(&mut self, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<u64, CaptureError> {
+        let at = self.end;
+        self.framed("frame", kind, flags, &mut |body| parts.iter().for_each(|part| body.extend_from_slice(part)))?;
+        Ok(at)
+    }
+
+    /// Ends a copy, with an index or without one. Returns the storage.
+    pub(crate) fn close(mut self, is_finished: bool) -> Result<S, CaptureError> {
+        if is_finished {
+            self.footer()?
+        } else {
+            self.flush()?
+        }
+        Ok(self.storage)
     }
 
     /// Writes a record; it commits what is before it.
@@ -428,10 +490,10 @@ impl<S: Storage> Writer<S> {
     }
 
     /// Counts a frame that was written, or stops.
-    fn wrote(&mut self, kind: u16, (bytes, written): (u64, std::io::Result<()>)) -> Result<(), CaptureError> {
+    fn wrote(&mut self, kind: u16, (bytes, written): (u64, io::Result<()>)) -> Result<(), CaptureError> {
         match written {
             Ok(()) => {
-                if kind != kind::PACK && kind != kind::INDEX && kind != kind::FOOTER {
+                if kind::is_indexed(kind) {
                     self.index.push(self.end, kind);
                 }
                 self.end += bytes;
@@ -499,7 +561,7 @@ fn append(
     head: Head,
     tag: u32,
     (frame, Seal { stored, crc }): (&mut [u8], Seal),
-) -> (u64, std::io::Result<()>) {
+) -> (u64, io::Result<()>) {
     if let Some(to) = frame.first_chunk_mut() {
         *to = Head { stored, crc, ..head }.to_bytes(tag);
     }
@@ -511,7 +573,7 @@ fn now_ns() -> u64 {
 }
 
 /// A number that no other file has: the kernel's random bytes, or, without those, time and process.
-fn random() -> [u8; 16] {
+pub(crate) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     if File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).is_err() {
         let [time, process] = [now_ns().to_le_bytes(), u64::from(std::process::id()).to_le_bytes()];

@@ -4,6 +4,7 @@
 usage: read_ldcap.py CAPTURE PAGE      PAGE is docs/capture-format.md: names of records and fields are those of its tables
 """
 import json
+import os
 import re
 import struct
 import sys
@@ -50,16 +51,16 @@ def lz4(data, size):
 
 class Capture:
     def __init__(self, path, page):
-        self.data = open(path, "rb").read()
+        self.data, self.folder, self.stores = open(path, "rb").read(), os.path.dirname(path), []
         self.types, self.fields = names(page)
         assert self.data[:8] == b"LDCAP\r\n\x1a", "no capture"
         self.major, self.minor, first, required = struct.unpack_from("<HHIQ", self.data, 8)
-        assert self.major == 1 and required == 0, "a newer reader is needed"
+        assert self.major == 1 and required in (0, 1), "a newer reader is needed"
         assert zlib.crc32(self.data[:124]) == struct.unpack_from("<I", self.data, 124)[0], "header"
         self.tag = self.data[32:36]
         self.frames = {}
         at, self.committed, pending = first, [], []
-        while (frame := self.frame(at)) is not None:
+        while (frame := self.frame(self.data, at, self.tag)) is not None:
             kind, flags, body, after = self.frames[at] = frame
             pending.append((kind, body))
             at = after
@@ -67,14 +68,14 @@ class Capture:
                 self.committed, pending = self.committed + pending, []
         self.finished = self.data[-8:] == b"LDCAPEND"
 
-    def frame(self, at):
+    def frame(self, data, at, wanted):
         """Type, flags, body, and where the next one begins; None where there is no whole frame."""
-        head = self.data[at:at + 48]
+        head = data[at:at + 48]
         if len(head) < 48 or head[:4] != b"LDFR" or zlib.crc32(head[:44]) != struct.unpack_from("<I", head, 44)[0]:
             return None
         kind, flags, _, stored, raw, codec, tag, crc = struct.unpack("<4xHHQQQB3x4sI4x", head)
-        assert tag == self.tag and codec in (0, 1) and flags < 4
-        padded = self.data[at + 48:at + 48 + (stored + 7) // 8 * 8]
+        assert tag == wanted and codec in (0, 1) and flags < 4
+        padded = data[at + 48:at + 48 + (stored + 7) // 8 * 8]
         if len(padded) < stored:
             return None
         assert zlib.crc32(padded) == crc, f"the body of the frame at {at}"
@@ -95,12 +96,21 @@ class Capture:
         return out
 
     def chunk(self, pack, number):
-        body = self.frames[pack][2]
+        kind, _, body, _ = self.frames[pack]
         count = struct.unpack_from("<I", body, len(body) - 4)[0]
         table = len(body) - 4 - 36 * count
-        lengths = [struct.unpack_from("<I", body, table + 36 * i)[0] for i in range(count)]
+        rows = [struct.unpack_from("<I32s", body, table + 36 * i) for i in range(count)]
+        shared = [kind == 6 and length >> 31 for length, _ in rows]
+        lengths = [0 if away else length for away, (length, _) in zip(shared, rows)]
         assert sum(lengths) == table and number < count
-        return body[sum(lengths[:number]):sum(lengths[:number + 1])]
+        if not shared[number]:
+            return body[sum(lengths[:number]):sum(lengths[:number + 1])]
+        length, name = rows[number][0] & 0x7fffffff, rows[number][1].hex()
+        places = [os.path.join(store, name[:2], name) for store in reversed(self.stores)]
+        data = open(next(filter(os.path.exists, places)), "rb").read()
+        kind, _, chunk, end = self.frame(data, 0, rows[number][1][:4])
+        assert kind == 7 and len(chunk) == length and end == len(data)
+        return chunk
 
     def extents(self, body, memory):
         """Puts extents on top of memory: address -> byte."""
@@ -128,6 +138,9 @@ class Capture:
                 continue
             name, fields = self.types[kind], self.record(self.types[kind], body)
             records.append({"record": name, **fields})
+            if name == "StorePath":
+                paths = [fields.get("absolute"), fields.get("relative") and os.path.join(self.folder, fields["relative"])]
+                self.stores += filter(None, paths)
             if name == "Snapshot":
                 memory = dict(memories[fields["parent"]]) if "parent" in fields else {}
                 memories[fields["id"]] = self.extents(b"".join(extents.get(fields["id"], [])), memory)

@@ -69,7 +69,7 @@ statuses! {
         then "Give a larger `--timeout`, in seconds, if the kernel ends at all.";
     Incomplete = 9 "incomplete"
         "The capture lacks data for the replay, or was not finished. With `--strict`: a PASS is qualified."
-        then "Capture again with `--capture-scope all --capture-after 1`.";
+        then "Capture again with `--capture-scope all --capture-after 1`. If a chunk is in no store, `--capture-store DIR` says where the store is.";
     Inconclusive = 10 "inconclusive"
         "The comparison decides nothing: the application's own kernel is not deterministic."
         then "Give a tolerance (`--tol`), more `--repetitions`, or make the order of the kernel's operations deterministic.";

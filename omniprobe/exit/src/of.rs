@@ -13,7 +13,10 @@ impl From<&CapturedError> for Exit {
         match error {
             // Of a damaged file, the damage is the error.
             CapturedError::Capture(
-                CaptureError::NoSnapshot(_) | CaptureError::NoCodeObject(_) | CaptureError::NotCaptured { .. },
+                CaptureError::NoSnapshot(_)
+                | CaptureError::NoCodeObject(_)
+                | CaptureError::NotCaptured { .. }
+                | CaptureError::NoChunk { .. },
             ) => Exit::Incomplete,
             CapturedError::Capture(_) | CapturedError::CodeObject { .. } | CapturedError::Region { .. } => {
                 Exit::Corrupt

@@ -12,7 +12,7 @@ use logdur_captured::CapturedError;
 use omniprobe_exit::Exit;
 use serde_json::{Map, Value, json};
 
-use crate::captured::{self, Backend};
+use crate::captured::{self, Backend, StoreArgs};
 use crate::exit;
 use crate::listing;
 use crate::output::{demangled, lines, tell};
@@ -35,6 +35,8 @@ pub(crate) struct Options {
     /// The capture.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
     /// How records are printed.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
@@ -54,7 +56,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture cannot be read.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let reader = captured::open(&options.file)?;
+    let reader = options.store.open(&options.file)?;
     let format = if options.json { Format::Jsonl } else { options.format };
     // There is one disassembler only.
     let _ = options.backend;

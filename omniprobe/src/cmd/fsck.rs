@@ -10,7 +10,7 @@ use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
-use crate::captured::{ending, opened};
+use crate::captured::{StoreArgs, ending};
 use crate::output::{file, lines};
 use crate::progress;
 
@@ -20,6 +20,8 @@ pub(crate) struct Options {
     /// The capture.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Write the undamaged part to another file.
     #[arg(long, value_name = "OUT")]
     repair: Option<PathBuf>,
@@ -33,7 +35,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When it is no capture, or the other file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let reader = opened(&options.file)?;
+    let reader = options.store.opened(&options.file)?;
     let output = options.repair.as_deref().map(|to| Output::begin(to, Readers::Owner, &[&options.file])).transpose()?;
     let bar = progress::bar("{bytes} of {total_bytes}", reader.bytes())?;
     let report = reader.check_with(&mut |done| bar.set_position(done));

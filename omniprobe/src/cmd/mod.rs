@@ -19,6 +19,7 @@ mod replay;
 mod report;
 mod reproduce;
 pub(crate) mod run;
+mod store;
 mod summary;
 mod top;
 mod trace;
@@ -131,6 +132,11 @@ subcommands! {
         "fsck CAPTURE [--repair COPY]"
         "Copy the undamaged part"
         "omniprobe fsck app.ldcap --repair whole.ldcap";
+    /// Move contents of captures into a folder that captures share, or out of it, and remove what none needs.
+    Store = store
+        "store embed|reference|remap|gc ..."
+        "Make a capture that needs no store"
+        "omniprobe store embed app.ldcap -o alone.ldcap";
     /// Run captured dispatches again, alone, at their captured addresses.
     Replay = replay
         "replay CAPTURE [OPTIONS]"
@@ -185,5 +191,5 @@ subcommands! {
 
 /// The examples of all subcommands, and of those below them.
 pub(crate) fn examples() -> impl Iterator<Item = &'static Example> {
-    EXAMPLES.iter().chain(cache::EXAMPLES)
+    EXAMPLES.iter().chain(cache::EXAMPLES).chain(store::EXAMPLES)
 }

@@ -17,7 +17,7 @@ use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
     Agent, Allocation, AllocationKind, Begun, CaptureError, CodeObject, Compress, Dispatch, Global, Id, Kernel, Loaded,
-    Note, Options, Queue, Scope, Severity, SnapshotId, Threads, Writer, numbered,
+    Note, Options, Queue, Scope, Severity, SnapshotId, Store, StorePath, Threads, Writer, numbered,
 };
 use logdur_intercept::clock::to_ns;
 use logdur_intercept::{Interceptor, interceptor, queue};
@@ -40,6 +40,8 @@ pub(super) type Failed = CaptureError;
 /// The file, and what is in it so far.
 pub(super) struct File {
     path: PathBuf,
+    /// Where its contents are, if not in it.
+    store: Option<Arc<Store>>,
     writer: Option<Writer<GuardedStorage>>,
     limit: u64,
     /// The record of the process.
@@ -108,7 +110,12 @@ impl File {
     /// # Errors
     /// When it cannot be created.
     pub(super) fn create(wanted: &Path, settings: &settings::Interceptor) -> Result<File, Failed> {
-        let (path, storage) = new_file(path_of(wanted), settings.capture_mode.0)?;
+        let mode = settings.capture_mode.0;
+        // Before the file: a process that cannot have the one does not leave the other.
+        let store =
+            settings.capture_store.as_deref().map(|folder| Store::create(&crate::process::with_marks(folder), mode));
+        let store = store.transpose()?.map(Arc::new);
+        let (path, storage) = new_file(path_of(wanted), mode)?;
         let compress = match settings.capture_compress {
             logdur_settings::Compress::Auto => Compress::Auto,
             logdur_settings::Compress::None => Compress::None,
@@ -116,9 +123,14 @@ impl File {
             logdur_settings::Compress::Zstd => Compress::Zstd,
         };
         let threads = Some(Threads { count: hash_threads(), spawn });
-        let writer = Writer::new(storage, &Options { compress, threads, ..Options::default() })?;
+        let options = Options { compress, threads, ..Options::default() };
+        let writer = match &store {
+            None => Writer::new(storage, &options)?,
+            Some(store) => Writer::sharing(storage, &options, Arc::clone(store), &StorePath::of(store, &path))?,
+        };
         Ok(File {
             path,
+            store,
             writer: Some(writer),
             limit: settings.capture_max_bytes.0,
             tell: settings.capture_tell,
@@ -453,6 +465,10 @@ impl File {
                 "{path}: the capture was deleted while it was written, with {count} dispatches in it"
             ));
         }
+        let added = |store: &Arc<Store>| {
+            format!(" ({} of them new in the store {})", store.written_bytes(), store.folder().display())
+        };
+        let shared = self.store.as_ref().map_or_else(String::new, added);
         // The reasons are notes of the file, and notices of a log that may be nowhere.
         let why = match untaken {
             0 => String::new(),
@@ -465,7 +481,7 @@ impl File {
         };
         let unended = if self.is_under_way { ", one that had not ended, with what it began with" } else { "" };
         Some(format!(
-            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes, {untaken} not captured{why}{unended}{region}"
+            "{path}: {count} dispatches of {kernels} kernels captured, {bytes} bytes{shared}, {untaken} not captured{why}{unended}{region}"
         ))
     }
 

@@ -6,4 +6,5 @@ mod holds;
 mod mapped;
 mod region;
 mod reproduced;
+mod store;
 mod untouched;

@@ -1,8 +1,10 @@
 //! Everything that can be asked of a file, whatever it is. Fuzzing does the same.
 
+use std::collections::HashSet;
 use std::ops::Range;
+use std::path::Path;
 
-use logdur_capture::{End, Finding, Reader};
+use logdur_capture::{Contents, End, Finding, Options, Reader, StorePath};
 
 /// Bytes before a file's first frame, of a frame's head, and where in that the checksums are: docs/capture-format.md.
 const HEADER: usize = 128;
@@ -93,15 +95,16 @@ fn assert_told(findings: &[Finding]) {
     assert!(findings.iter().all(|finding| !finding.text.is_empty()));
 }
 
-/// Reads everything; how much is wrong, or `None` if it is refused.
-pub(crate) fn exercise(bytes: Vec<u8>) -> Option<usize> {
-    let reader = match Reader::new(bytes) {
+/// Reads everything, with a store; how much is wrong, or `None` if it is refused.
+pub(crate) fn exercise(bytes: Vec<u8>, store: &Path) -> Option<usize> {
+    let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
         Err(error) => {
             assert!(!error.to_string().is_empty());
             return None;
         }
     };
+    reader.look_in(store);
     assert_told(reader.problems());
     let report = reader.check();
     assert_told(&report.findings);
@@ -122,6 +125,13 @@ pub(crate) fn exercise(bytes: Vec<u8>) -> Option<usize> {
     }
     for object in &reader.records().code_objects {
         let _ = reader.code_object(object.id);
+    }
+    let _ = reader.shared(&mut HashSet::new());
+    if reader.header().is_shared() {
+        let renamed = Contents::Renamed(StorePath::default());
+        for contents in [Contents::Embedded, renamed] {
+            let _ = reader.rewrite(Vec::new(), &contents, &Options::default(), &mut |_| ());
+        }
     }
     for dispatch in reader.dispatches() {
         let _ = reader.allocations_at(dispatch.place);

@@ -1,9 +1,12 @@
 //! What the stories share: numbers that are the same in every run, a capture with everything in it.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use logdur_capture::{
     Agent, Allocation, AllocationKind, Changed, Checkpoint, CodeObject, Completed, Dispatch, Evidence, Global, Id,
     Kernel, Loaded, Note, Options, Packet, Property, Queue, Region, RegionEnd, Scope, Session, Severity, SnapshotId,
-    Step, StepKind, Storage, Writer,
+    Step, StepKind, Storage, Store, StorePath, Writer,
 };
 
 /// How many of something a test takes: few, or with `cargo xtask test --full` all that is promised.
@@ -123,8 +126,19 @@ pub(crate) fn dispatch(number: u64, code: Id, before: SnapshotId, after: Snapsho
 
 /// A capture of a few dispatches, each of which changes a little of `bytes` bytes of memory.
 pub(crate) fn capture(options: &Options, dispatches: u64, bytes: usize) -> Vec<u8> {
+    written(Writer::new(Vec::new(), options).unwrap(), options, dispatches, bytes)
+}
+
+/// The same, with contents in the folder `store` beside the file.
+pub(crate) fn shared(options: &Options, dispatches: u64, bytes: usize, folder: &Path) -> Vec<u8> {
+    let store = Store::create(&folder.join("store"), 0o600).unwrap();
+    let path = StorePath { relative: "store".to_owned(), absolute: String::new() };
+    let writer = Writer::sharing(Vec::new(), options, Arc::new(store), &path).unwrap();
+    written(writer, options, dispatches, bytes)
+}
+
+fn written(mut writer: Writer<Vec<u8>>, options: &Options, dispatches: u64, bytes: usize) -> Vec<u8> {
     let mut numbers = Numbers(options.uuid.map_or(1, |uuid| u64::from(uuid[0]) + 1));
-    let mut writer = Writer::new(Vec::new(), options).unwrap();
     let code = introduce(&mut writer, &numbers.bytes(300));
     let base = 0x7f12_3456_7000;
     let mut memory = numbers.bytes(bytes / 2);

@@ -11,4 +11,5 @@ mod newer;
 mod old_versions;
 mod regions;
 mod sizes;
+mod store;
 mod threads;

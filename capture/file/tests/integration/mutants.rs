@@ -9,17 +9,19 @@ use crate::harness::{self, Numbers};
 fn files_with_anything_changed_are_read_or_refused() {
     let mut numbers = Numbers(0x1234_5678);
     let options = |compress| Options { compress, ..harness::options(2) };
+    let folder = tempfile::tempdir().unwrap();
     let seeds = [
         harness::capture(&options(Compress::None), 2, 3000),
         harness::capture(&options(Compress::Lz4), 3, 9000),
         harness::capture(&options(Compress::Auto), 1, 70_000),
         harness::capture(&options(Compress::Zstd), 2, 9000),
         harness::region(&options(Compress::None)),
+        harness::shared(&options(Compress::Auto), 2, 20_000, folder.path()),
     ];
     let (mut opened, mut whole) = (0, 0);
     let count = harness::count(20_000, 1_000_000);
     for _ in 0..count {
-        let mut bytes = seeds[numbers.below(100).saturating_sub(95)].clone();
+        let mut bytes = seeds[numbers.below(100).saturating_sub(94)].clone();
         for _ in 0..1 + numbers.below(4) {
             let at = numbers.below(bytes.len());
             let length = (1 << numbers.below(5)).min(bytes.len() - at);
@@ -38,7 +40,7 @@ fn files_with_anything_changed_are_read_or_refused() {
         if numbers.below(4) > 0 {
             seal(&mut bytes);
         }
-        let seen = exercise(bytes);
+        let seen = exercise(bytes, &folder.path().join("store"));
         (opened, whole) = (opened + usize::from(seen.is_some()), whole + usize::from(seen == Some(0)));
     }
     // Otherwise the mutants are too wild, or too tame, to say anything.

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     let a = options.captured.open()?;
     // Of one file, what has the same name is not read to be compared.
     let is_same = fs::canonicalize(&options.captured.file).ok() == fs::canonicalize(&options.other).ok();
-    let other = if is_same { None } else { Some(captured::open(&options.other)?) };
+    let other = if is_same { None } else { Some(options.captured.store.open(&options.other)?) };
     let b = other.as_ref().unwrap_or(&a);
     let how = diff::Options { rules: options.tol.clone(), hidden: options.all };
     let (mut told, mut ends) = (HashSet::new(), Vec::new());

@@ -245,6 +245,9 @@ options! {
         /// How memory is compressed in the file.
         #[arg(long, value_name = "HOW", requires = "capture", value_parser = Compress::WORDS)]
         capture_compress: Option<String> => Interceptor::capture_compress,
+        /// Put contents of memory and code into this folder, which captures of a job share, and not into the file.
+        #[arg(long, value_name = "DIR", requires = "capture")]
+        capture_store: Option<OsString> => Interceptor::capture_store,
         /// What must be idle while memory is read.
         #[arg(long, value_name = "WHAT", requires = "capture", value_parser = Quiesce::WORDS)]
         capture_quiesce: Option<String> => Interceptor::capture_quiesce,
