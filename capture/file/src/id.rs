@@ -1,6 +1,9 @@
 //! Names of contents.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The BLAKE3 hash of some bytes: equal ids are equal bytes. All zeros is no content.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,4 +31,15 @@ impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Id({self})")
     }
+}
+
+/// A number that no other file has: the kernel's random bytes, or, without those, time and process.
+pub(crate) fn random() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    if File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).is_err() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
+        let [time, process] = [now.to_le_bytes(), u64::from(std::process::id()).to_le_bytes()];
+        bytes.copy_from_slice([time, process].as_flattened());
+    }
+    bytes
 }

@@ -27,6 +27,7 @@
 
 mod check;
 mod chunk;
+mod compress;
 mod error;
 mod extent;
 mod frame;
@@ -55,12 +56,12 @@ mod value;
 mod writer;
 
 pub use check::Report;
+pub use compress::Compress;
 pub use error::CaptureError;
 pub use frame::MAX_BODY;
 pub use header::{CAPTURE_MAGIC, CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
 pub use id::Id;
 pub use memory::{Change, Difference, Memory};
-pub use pack::Compress;
 pub use page::page;
 pub use reader::Reader;
 pub use records::{

@@ -10,6 +10,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
+use crate::compress::{Compress, WORTH, lz4, zstd};
 use crate::error::CaptureError;
 use crate::frame::{Codec, HEAD, Seal, is_believed, kind};
 use crate::header::{CHUNK, array};
@@ -22,22 +23,6 @@ pub(crate) const TARGET: usize = 1 << 20;
 const ROW: usize = 36;
 /// In a row of a shared pack: the chunk is in a store.
 const IN_STORE: u32 = 1 << 31;
-/// Less than this is not worth decoding: 1 part in 10.
-const WORTH: usize = 10;
-
-/// How contents are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compress {
-    /// As they are.
-    None,
-    /// By LZ4 where the first chunk of a pack says that it saves a tenth.
-    #[default]
-    Auto,
-    /// By LZ4 where the whole pack becomes smaller.
-    Lz4,
-    /// By zstd where the whole pack becomes smaller: smaller files than LZ4's, and slower.
-    Zstd,
-}
 
 /// A pack that is being filled.
 #[derive(Debug)]
@@ -193,38 +178,6 @@ fn share(body: &mut Vec<u8>, store: &Store, mut compress: Compress, packed: &mut
     body.extend_from_slice(&table);
     body.extend_from_slice(&count.to_le_bytes());
     Ok((if kept == whole.body.len() - table.len() - 4 { kind::PACK } else { kind::SHARED }, first.unwrap_or(0)))
-}
-
-/// Compresses a chunk alone, behind the room for a head, if that is worth it.
-pub(crate) fn compressed(bytes: &[u8], compress: Compress, packed: &mut Vec<u8>) -> Codec {
-    let (codec, length) = match compress {
-        Compress::None => return Codec::Raw,
-        Compress::Auto | Compress::Lz4 => (Codec::Lz4, lz4(bytes, packed)),
-        Compress::Zstd => (Codec::Zstd, Some(zstd(bytes, packed))),
-    };
-    let most =
-        if compress == Compress::Auto { bytes.len() - bytes.len() / WORTH } else { bytes.len().saturating_sub(1) };
-    match length.filter(|n| *n <= most && is_believed(bytes.len() as u64, *n as u64)) {
-        Some(length) => {
-            packed.truncate(HEAD + length);
-            codec
-        }
-        None => Codec::Raw,
-    }
-}
-
-/// Packs bytes behind the room for a head; how many they are then.
-fn lz4(bytes: &[u8], to: &mut Vec<u8>) -> Option<usize> {
-    to.resize(HEAD + lz4_flex::block::get_maximum_output_size(bytes.len()), 0);
-    lz4_flex::block::compress_into(bytes, to.get_mut(HEAD..)?).ok()
-}
-
-/// The same as one frame of zstd.
-fn zstd(bytes: &[u8], to: &mut Vec<u8>) -> usize {
-    to.truncate(HEAD);
-    to.resize(HEAD, 0);
-    ruzstd::encoding::compress(bytes, &mut *to, ruzstd::encoding::CompressionLevel::Fastest);
-    to.len() - HEAD
 }
 
 /// A pack that was read.

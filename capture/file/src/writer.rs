@@ -8,21 +8,21 @@
 //! One thread at a time, which may change.
 
 use std::collections::{HashSet, VecDeque};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chunk::Key;
+use crate::compress::Compress;
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::frame::{Codec, HEAD, Head, MAX_BODY, Seal, flag, kind};
 use crate::header::{HEADER_BYTES, Header, SHARES};
-use crate::id::Id;
+use crate::id::{Id, random};
 use crate::index::{self, Entry};
 use crate::known::{Known, Spot};
-use crate::pack::{self, Compress, Filled, Stored};
+use crate::pack::{self, Filled, Stored};
 use crate::records::{
     Agent, Allocation, Begun, Checkpoint, CodeObject, Dispatch, Freed, Global, Kernel, Loaded, Note, Queue, Record,
     Region, RegionEnd, Session, Severity, SnapshotId, Step, StorePath,
@@ -570,16 +570,6 @@ fn append(
 
 fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
-}
-
-/// A number that no other file has: the kernel's random bytes, or, without those, time and process.
-pub(crate) fn random() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    if File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).is_err() {
-        let [time, process] = [now_ns().to_le_bytes(), u64::from(std::process::id()).to_le_bytes()];
-        bytes.copy_from_slice([time, process].as_flattened());
-    }
-    bytes
 }
 
 #[cfg(test)]

@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::compress::{self, Compress};
 use crate::error::CaptureError;
 use crate::frame::{Codec, HEAD, Head, Seal, kind};
 use crate::header::{CHUNK, array};
 use crate::id::Id;
-use crate::pack::{self, Compress};
 use crate::storage::{PRIVATE, size_limit};
 
 pub use collect::Collected;
@@ -56,7 +56,7 @@ impl Store {
         Store {
             folder: folder.to_owned(),
             mode: PRIVATE,
-            unique: (u64::from_le_bytes(array(&crate::writer::random(), 0)), AtomicU64::new(0)),
+            unique: (u64::from_le_bytes(array(&crate::id::random(), 0)), AtomicU64::new(0)),
             written: AtomicU64::new(0),
         }
     }
@@ -102,7 +102,7 @@ impl Store {
             if is_kept(&path, id)? {
                 return Ok(true);
             }
-            let codec = pack::compressed(bytes, compress, packed);
+            let codec = compress::compressed(bytes, compress, packed);
             if codec == Codec::Raw {
                 packed.clear();
                 packed.resize(HEAD, 0);
