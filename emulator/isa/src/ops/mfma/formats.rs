@@ -18,64 +18,111 @@ use crate::wave::{LANES, Registers, VGPRS, Wave};
 
 /// Elements that share a scale, and as many has a lane of each factor.
 const BLOCK: usize = 32;
-/// Elements of a factor.
-const ELEMENTS: usize = BLOCK * LANES;
 /// Elements of eight bits that follow each other in a lane and in the matrix.
 const RUN: usize = 16;
-
-/// A factor, where all elements of a `k` are one after the other.
-type Factor<V> = [V; ELEMENTS];
 
 /// The `k` of element `at` of the lanes of a group: those of eight bits are in two runs, others in one. `groups` share a row.
 const fn depth(bits: u32, groups: usize, group: usize, at: usize) -> usize {
     if bits == 8 { at / RUN * RUN * groups + RUN * group + at % RUN } else { BLOCK * group + at }
 }
 
-/// A number that products are summed in.
+/// A factor with so many rows or columns: of each `k`, one element of every row or column.
+type Factor<V, const SIZE: usize, const DEPTH: usize> = [[V; SIZE]; DEPTH];
+
+/// Columns of a tile. Their sums are one or two host vectors.
+const COLUMNS: usize = 16;
+
+/// A number that products are summed in: singles if both factors have six bits or less, else doubles.
+///
+/// Of a format, numbers are multiples of a power of two, and so are their products and each sum of these. A sum of 32 products is exact,
+/// in whatever order, if the largest has no more bits above that power than the type's significand. By the powers and the largest numbers
+/// of the formats (E2M1: -1, 6; E2M3: -3, 7.5; E3M2: -4, 28; E4M3: -9, 448; E5M2: -16, 57344):
+///
+/// * E3M2 by E3M2: multiples of 2^-8 below 32 * 28^2 < 2^15: 23 of a single's 24 bits. Other narrow pairs have fewer.
+/// * E4M3 by E4M3: multiples of 2^-18 below 32 * 448^2 < 2^23: 41 of a double's 53 bits; by narrow ones fewer.
+/// * E5M2 by a narrow one: at most 2^-20 to 32 * 57344 * 28 < 2^26: 46 bits.
+/// * E5M2 by E4M3, and by E5M2: 2^-25 to 2^30, 2^-32 to 2^37: 55 and 69 bits. Where a sum has more than 53 bits, it is rounded whenever a
+///   product is added, in the order of `k`.
 trait Value: Sum + From<f32> + Into<f64> {
-    /// How many of them a tile has in a row.
-    const COLUMNS: usize;
+    /// Adds sums times moderate scales to results, each rounded once, if this type does so in one step. False if it does not.
+    fn add_scaled(sums: &[Self; COLUMNS], of_row: f32, scales: &[f32; COLUMNS], results: &mut [u32; COLUMNS]) -> bool;
 }
 
 impl Value for f32 {
-    const COLUMNS: usize = 16;
+    #[inline(always)]
+    fn add_scaled(sums: &[f32; COLUMNS], of_row: f32, scales: &[f32; COLUMNS], results: &mut [u32; COLUMNS]) -> bool {
+        for (c, result) in results.iter_mut().enumerate() {
+            *result = sums[c].mul_add(of_row * scales[c], f32::from_bits(*result)).to_bits();
+        }
+        true
+    }
 }
 
 impl Value for f64 {
-    const COLUMNS: usize = 8;
+    #[inline(always)]
+    fn add_scaled(_: &[f64; COLUMNS], _: f32, _: &[f32; COLUMNS], _: &mut [u32; COLUMNS]) -> bool {
+        false
+    }
 }
 
-/// The elements of a factor with rows of `size`.
+/// The elements of a factor.
 #[inline(always)]
-fn elements<F: Format, V: Value>(w: &Wave, i: &Inst, s: usize, size: usize, out: &mut Factor<V>) {
-    let groups = LANES / size;
+fn elements<F: Format, V: Value, const SIZE: usize, const DEPTH: usize>(
+    w: &Wave,
+    i: &Inst,
+    s: usize,
+    out: &mut Factor<V, SIZE, DEPTH>,
+) {
+    let groups = LANES / SIZE;
     for at in 0..BLOCK {
         let first = at as u32 * F::BITS;
         let (word, shift) = (w.vector(i.src[s], first / 32), first % 32);
-        let mut codes = word.map(|bits| bits >> shift);
+        let mut codes = *word;
+        for code in &mut codes {
+            *code >>= shift;
+        }
         if shift + F::BITS > 32 {
             let next = w.vector(i.src[s], first / 32 + 1);
             for (code, next) in codes.iter_mut().zip(next) {
                 *code |= next << (32 - shift);
             }
         }
-        let values = codes.map(|code| V::from(F::to_f32(code)));
-        for (group, values) in values.chunks_exact(size).enumerate() {
-            let k = depth(F::BITS, groups, group, at);
-            out[k * size..][..size].copy_from_slice(values);
+        for (group, codes) in codes.as_chunks::<SIZE>().0.iter().enumerate() {
+            let values = &mut out[depth(F::BITS, groups, group, at) % DEPTH];
+            for (value, code) in values.iter_mut().zip(codes) {
+                *value = V::from(F::to_f32(*code));
+            }
         }
     }
 }
 
-/// The scales of a factor as powers of two, or NaN: one for the rows of each lane's group, and for the block with its group's number.
-#[inline(always)]
-fn scales(w: &Wave, i: &Inst, s: usize) -> [f64; LANES] {
-    let Some(scales) = i.scales() else { return [1.0; LANES] };
-    let shift = 8 * u32::from(scales.byte[s]);
-    w.vector(scales.source[s], 0).map(|word| match word >> shift & 0xff {
-        0xff => f64::NAN,
-        field => power(field as i32 - 127),
-    })
+/// The scales of a factor: one for the rows of each lane's group, and for the block with its group's number.
+struct Scales {
+    /// As powers of two, or NaN.
+    exact: [f64; LANES],
+    /// The same, where they are moderate.
+    single: [f32; LANES],
+    /// A product of two of them is a normal single.
+    are_moderate: bool,
+}
+
+impl Scales {
+    /// Fields of the exponents of moderate scales: the powers from -63 to 63.
+    const MODERATE: std::ops::RangeInclusive<u32> = 64..=190;
+
+    #[inline(always)]
+    fn new(w: &Wave, i: &Inst, s: usize) -> Scales {
+        let mut new = Scales { exact: [1.0; LANES], single: [1.0; LANES], are_moderate: true };
+        let Some(scales) = i.scales() else { return new };
+        let shift = 8 * u32::from(scales.byte[s]);
+        for (l, word) in w.vector(scales.source[s], 0).iter().enumerate() {
+            let field = word >> shift & 0xff;
+            new.are_moderate &= Scales::MODERATE.contains(&field);
+            new.exact[l] = if field == 0xff { f64::NAN } else { power(field as i32 - 127) };
+            new.single[l] = f32::from_bits(field << 23);
+        }
+        new
+    }
 }
 
 /// `a + b`, as the nearest single. Of two roundings to nearest, the first may make a tie: the sum of doubles is rounded to odd instead.
@@ -94,33 +141,38 @@ fn sum_rounded_once(a: f32, b: f64) -> f32 {
 }
 
 /// Both factors and their scales.
-struct Product<'a, V> {
+struct Product<'a, V, const SIZE: usize, const DEPTH: usize> {
     layout: &'a Layout,
-    factors: [&'a Factor<V>; 2],
-    scales: [[f64; LANES]; 2],
+    factors: [&'a Factor<V, SIZE, DEPTH>; 2],
+    scales: [Scales; 2],
     /// The register of the first result.
     to: usize,
 }
 
-impl<V: Value> Product<'_, V> {
-    /// Adds the sums of a tile's products of a block, times their scales, to results.
+impl<V: Value, const SIZE: usize, const DEPTH: usize> Product<'_, V, SIZE, DEPTH> {
+    /// Adds the sums of a tile's products of a block, times their scales, to results: each one is rounded once.
+    ///
+    /// Where singles hold the sums and moderate scales, a fused multiply-add does that: it rounds once what is exact. Elsewhere doubles
+    /// hold the sums times any scales, and [`sum_rounded_once`] adds.
     #[inline(always)]
-    fn add<const COLUMNS: usize>(
-        &self,
-        registers: &mut Registers,
-        block: usize,
-        row: usize,
-        column: usize,
-        sums: [V; COLUMNS],
-    ) {
-        let Shape { m, n, .. } = self.layout.shape;
-        let words = registers.as_flattened_mut();
+    fn add(&self, registers: &mut Registers, block: usize, row: usize, column: usize, sums: &[V; COLUMNS]) {
         let place = self.to * LANES + usize::from(self.layout.place(0, row)) + column;
-        let scale = self.scales[0][(block * m + row) % LANES];
-        for (c, sum) in sums.into_iter().enumerate() {
-            let word = &mut words[(place + c) % (VGPRS * LANES)];
-            let scaled: f64 = sum.into() * (scale * self.scales[1][(block * n + column + c) % LANES]);
-            *word = sum_rounded_once(f32::from_bits(*word), scaled).to_bits();
+        let results =
+            &mut registers.as_flattened_mut().as_chunks_mut::<COLUMNS>().0[place / COLUMNS % (VGPRS * LANES / COLUMNS)];
+        let of_row = (block * SIZE + row) % LANES;
+        let of_columns = (block * SIZE + column) / COLUMNS % (LANES / COLUMNS);
+        let [rows, columns] = &self.scales;
+        if rows.are_moderate
+            && columns.are_moderate
+            && V::add_scaled(sums, rows.single[of_row], &columns.single.as_chunks().0[of_columns], results)
+        {
+            return;
+        }
+        let scale = rows.exact[of_row];
+        let scales = &columns.exact.as_chunks::<COLUMNS>().0[of_columns];
+        for (c, result) in results.iter_mut().enumerate() {
+            let scaled: f64 = sums[c].into() * (scale * scales[c]);
+            *result = sum_rounded_once(f32::from_bits(*result), scaled).to_bits();
         }
     }
 }
@@ -128,20 +180,22 @@ impl<V: Value> Product<'_, V> {
 /// Sums tiles of so many rows. Each row is a variable of its own: of an array of rows, compilers make memory.
 macro_rules! tiles {
     ($name:ident $rows:literal: $($row:ident $n:literal),*) => {
-        impl<V: Value> Product<'_, V> {
+        impl<V: Value, const SIZE: usize, const DEPTH: usize> Product<'_, V, SIZE, DEPTH> {
             /// Adds all products to the results, a block and a tile at a time.
             #[inline(always)]
-            fn $name<const COLUMNS: usize>(&self, registers: &mut Registers) {
-                let Shape { m, n, k, .. } = self.layout.shape;
-                for block in 0..k / BLOCK {
-                    for (column, first) in (0..n).step_by(COLUMNS).flat_map(|c| (0..m).step_by($rows).map(move |r| (c, r))) {
+            fn $name(&self, registers: &mut Registers) {
+                for block in 0..DEPTH / BLOCK {
+                    let [a, b] = self.factors.map(|factor| &factor.as_chunks::<BLOCK>().0[block]);
+                    for (column, first) in (0..SIZE / COLUMNS).flat_map(|c| (0..SIZE / $rows).map(move |r| (c, r))) {
                         $(let mut $row = [V::from(0.0); COLUMNS];)*
-                        for k in BLOCK * block..BLOCK * (block + 1) {
-                            let a: &[V; $rows] = &self.factors[0].as_chunks().0[(k * m + first) / $rows % (ELEMENTS / $rows)];
-                            let b: &[V; COLUMNS] = &self.factors[1].as_chunks().0[(k * n + column) / COLUMNS % (ELEMENTS / COLUMNS)];
+                        for (a, b) in a.iter().zip(b) {
+                            let a: &[V; $rows] = &a.as_chunks().0[first];
+                            let b: &[V; COLUMNS] = &b.as_chunks().0[column];
                             $($row = std::array::from_fn(|c| $row[c].plus(a[$n], b[c]));)*
                         }
-                        $(self.add(registers, block, first + $n, column, $row);)*
+                        // Through memory: what is done with a row's sums must not decide how they are kept before.
+                        $(let $row = std::hint::black_box(&$row);)*
+                        $(self.add(registers, block, first * $rows + $n, column * COLUMNS, $row);)*
                     }
                 }
             }
@@ -160,40 +214,43 @@ macro_rules! products {
 
             $(#[$attribute])*
             #[inline(never)]
-            fn factor<V: Value>(w: &Wave, i: &Inst, s: usize, size: usize, out: &mut Factor<V>) {
+            fn factor<V: Value, const SIZE: usize, const DEPTH: usize>(
+                w: &Wave,
+                i: &Inst,
+                s: usize,
+                out: &mut Factor<V, SIZE, DEPTH>,
+            ) {
                 match i.factor_format(s) {
-                    Some(FactorFormat::Fp8) | None => elements::<E4M3, V>(w, i, s, size, out),
-                    Some(FactorFormat::Bf8) => elements::<E5M2, V>(w, i, s, size, out),
-                    Some(FactorFormat::Fp6) => elements::<E2M3, V>(w, i, s, size, out),
-                    Some(FactorFormat::Bf6) => elements::<E3M2, V>(w, i, s, size, out),
-                    Some(FactorFormat::Fp4) => elements::<E2M1, V>(w, i, s, size, out),
+                    Some(FactorFormat::Fp8) | None => elements::<E4M3, V, SIZE, DEPTH>(w, i, s, out),
+                    Some(FactorFormat::Bf8) => elements::<E5M2, V, SIZE, DEPTH>(w, i, s, out),
+                    Some(FactorFormat::Fp6) => elements::<E2M3, V, SIZE, DEPTH>(w, i, s, out),
+                    Some(FactorFormat::Bf6) => elements::<E3M2, V, SIZE, DEPTH>(w, i, s, out),
+                    Some(FactorFormat::Fp4) => elements::<E2M1, V, SIZE, DEPTH>(w, i, s, out),
                 }
             }
 
             $(#[$attribute])*
             #[inline(never)]
-            fn sum<V: Value, const COLUMNS: usize>(w: &mut Wave, i: &Inst, layout: &Layout) {
-                let Shape { m, n, .. } = layout.shape;
-                let (mut a, mut b) = ([V::from(0.0); ELEMENTS], [V::from(0.0); ELEMENTS]);
-                factor(w, i, 0, m, &mut a);
-                factor(w, i, 1, n, &mut b);
-                let scales = [scales(w, i, 0), scales(w, i, 1)];
+            fn sum<V: Value, const SIZE: usize, const DEPTH: usize>(w: &mut Wave, i: &Inst, layout: &Layout) {
+                let (mut a, mut b) = ([[V::from(0.0); SIZE]; DEPTH], [[V::from(0.0); SIZE]; DEPTH]);
+                factor(w, i, 0, &mut a);
+                factor(w, i, 1, &mut b);
+                let scales = [Scales::new(w, i, 0), Scales::new(w, i, 1)];
                 let product = Product { layout, factors: [&a, &b], scales, to: w.vgpr_index(i.dst, 0) };
                 start::<f32>(w, i, layout.shape.results());
                 match $bits {
-                    512 => product.tiles_of_8::<COLUMNS>(&mut w.vgpr),
-                    _ => product.tiles_of_4::<COLUMNS>(&mut w.vgpr),
+                    512 => product.tiles_of_8(&mut w.vgpr),
+                    _ => product.tiles_of_4(&mut w.vgpr),
                 }
             }
 
             $(#[$attribute])*
             #[inline]
-            pub(super) fn multiply(w: &mut Wave, i: &Inst, layout: &Layout) -> Flow {
+            pub(super) fn multiply<const SIZE: usize, const DEPTH: usize>(w: &mut Wave, i: &Inst, layout: &Layout) -> Flow {
                 let is_narrow = |factor| i.factor_format(factor).is_some_and(|format| format.bits() < 8);
-                // A single holds every sum of 32 products of numbers of six bits and less; of nearly all others, a double does.
                 match is_narrow(0) && is_narrow(1) {
-                    true => sum::<f32, { <f32 as Value>::COLUMNS }>(w, i, layout),
-                    false => sum::<f64, { <f64 as Value>::COLUMNS }>(w, i, layout),
+                    true => sum::<f32, SIZE, DEPTH>(w, i, layout),
+                    false => sum::<f64, SIZE, DEPTH>(w, i, layout),
                 }
                 Flow::Next
             }
@@ -207,8 +264,14 @@ macro_rules! product {
     ($name:literal $family:ident $code:literal $m:literal x $n:literal x $k:literal) => {{
         const LAYOUT: &Layout = &Layout::new(Shape { m: $m, n: $n, k: $k, blocks: 1, height: 4 });
         const RESULTS: Kind = Kind::Dwords(($m * $n / LANES) as u8);
-        let run =
-            levels!(w, i, _e, base::multiply(w, i, LAYOUT), v3::multiply(w, i, LAYOUT), v4::multiply(w, i, LAYOUT));
+        let run = levels!(
+            w,
+            i,
+            _e,
+            base::multiply::<$m, $k>(w, i, LAYOUT),
+            v3::multiply::<$m, $k>(w, i, LAYOUT),
+            v4::multiply::<$m, $k>(w, i, LAYOUT)
+        );
         Op::new($name, Family::$family, $code, ArchSet::SINCE_950, run)
             .operands(RESULTS, [Kind::Dwords(8), Kind::Dwords(8), RESULTS])
             .with(Flags::FORMATS)

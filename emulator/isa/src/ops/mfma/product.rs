@@ -19,41 +19,23 @@ use crate::wave::{LANES, Registers, VGPRS, Wave};
 pub(super) trait Sum: Lane {
     /// `a * b + self`, rounded once.
     fn plus(self, a: Self, b: Self) -> Self;
-    /// The least number of which nothing is lost where denormal sums are zero.
-    const LEAST: Self;
-    /// Zero in place of what is less than `least` without its sign.
-    fn at_least(self, least: Self) -> Self;
 }
 
 macro_rules! sum {
-    ($type:ident, $least:expr, |$sum:ident, $a:ident, $b:ident| $plus:expr, |$limit:ident| $at_least:expr) => {
+    ($type:ident, |$sum:ident, $a:ident, $b:ident| $plus:expr) => {
         impl Sum for $type {
             #[inline(always)]
             fn plus(self, $a: $type, $b: $type) -> $type {
                 let $sum = self;
                 $plus
             }
-            const LEAST: $type = $least;
-            #[inline(always)]
-            fn at_least(self, $limit: $type) -> $type {
-                let $sum = self;
-                $at_least
-            }
         }
     };
 }
 
-sum!(f32, f32::MIN_POSITIVE, |sum, a, b| a.mul_add(b, sum), |least| if sum.abs() < least {
-    0f32.copysign(sum)
-} else {
-    sum
-});
-sum!(f64, f64::MIN_POSITIVE, |sum, a, b| a.mul_add(b, sum), |least| if sum.abs() < least {
-    0f64.copysign(sum)
-} else {
-    sum
-});
-sum!(i32, 0, |sum, a, b| sum.wrapping_add(a * b), |_least| sum);
+sum!(f32, |sum, a, b| a.mul_add(b, sum));
+sum!(f64, |sum, a, b| a.mul_add(b, sum));
+sum!(i32, |sum, a, b| sum.wrapping_add(a * b));
 
 /// What the elements of the factors are.
 pub(super) trait Element {
@@ -190,6 +172,16 @@ pub(super) fn start<V: Sum>(w: &mut Wave, i: &Inst, results: usize) {
     }
 }
 
+/// Puts zero in place of results, of singles, that are denormal.
+#[inline(always)]
+fn flush_results<V: Sum>(w: &mut Wave, i: &Inst, results: usize) {
+    for n in 0..results as u32 {
+        for word in w.vector_mut(i.dst, n) {
+            *word = V::from_bits((*word).into()).flush().to_bits() as u32;
+        }
+    }
+}
+
 /// Converted factors, and where products of them are added to.
 pub(super) struct Product<'a, V> {
     pub(super) layout: &'a Layout,
@@ -199,8 +191,6 @@ pub(super) struct Product<'a, V> {
     pub(super) b: &'a [[V; LANES]],
     /// The register of the first result.
     pub(super) to: usize,
-    /// Sums below this one are zero, before and after.
-    pub(super) least: V,
 }
 
 /// A run of a factor's lanes, which begins at a multiple of its length.
@@ -232,7 +222,7 @@ impl<V: Sum> Product<'_, V> {
         let (low, high) = (word(0), word(V::WORDS as usize - 1));
         let value =
             |c: usize| V::from_bits(u64::from(low[c]) | if V::WORDS == 2 { u64::from(high[c]) << 32 } else { 0 });
-        std::array::from_fn(|c| value(c).at_least(self.least))
+        std::array::from_fn(value)
     }
 
     #[inline(always)]
@@ -241,7 +231,7 @@ impl<V: Sum> Product<'_, V> {
         for n in 0..V::WORDS as usize {
             let run = &mut runs[(place + n * LANES / COLUMNS) % (VGPRS * LANES / COLUMNS)];
             for (word, sum) in run.iter_mut().zip(sums) {
-                *word = (sum.at_least(self.least).to_bits() >> (32 * n)) as u32;
+                *word = (sum.to_bits() >> (32 * n)) as u32;
             }
         }
     }
@@ -252,7 +242,7 @@ impl<V: Sum> Product<'_, V> {
         let from = |block: usize| broadcast_block(i, block, blocks);
         match self.layout.shape.n {
             4 => self.tiles_of_4::<4>(registers, from, |at, _, lane| run(&self.b[at], lane)),
-            _ if many_rows => self.tiles_of_8::<16>(registers, from, |at, _, lane| run(&self.b[at], lane)),
+            _ if many_rows => self.tiles_of_16::<16>(registers, from, |at, _, lane| run(&self.b[at], lane)),
             _ => self.tiles_of_4::<16>(registers, from, |at, _, lane| run(&self.b[at], lane)),
         }
     }
@@ -275,21 +265,23 @@ macro_rules! tiles {
                 V: 'b,
             {
                 let shape = &self.layout.shape;
-                let steps = shape.steps();
+                // From one step to the next.
+                let lanes = [shape.m * shape.blocks, shape.n * shape.blocks];
                 for block in 0..shape.blocks {
                     let from = from(block);
                     for column in (0..shape.n).step_by(COLUMNS) {
                         for first in (0..shape.m).step_by($rows) {
                             let places: [usize; $rows] = std::array::from_fn(|n| self.place::<COLUMNS>(block, first + n, column));
                             $(let mut $row = self.read::<COLUMNS>(registers, places[$n]);)*
-                            for step in 0..steps {
-                                let a_lane = shape.lane(shape.m, from, first, step);
-                                let b_lane = shape.lane(shape.n, block, column, step);
+                            let (mut a_lane, mut b_lane) = (shape.lane(shape.m, from, first, 0), shape.lane(shape.n, block, column, 0));
+                            for _ in 0..shape.steps() {
                                 for (at, a) in self.a.iter().enumerate() {
                                     // Elements one after the other: of sums of integers, compilers would make several.
                                     let a: &[V; $rows] = run(std::hint::black_box(a), a_lane);
                                     $($row = added($row, a[$n], right(at, a_lane + $n, b_lane));)*
                                 }
+                                a_lane += lanes[0];
+                                b_lane += lanes[1];
                             }
                             $(self.write(registers, places[$n], $row);)*
                         }
@@ -301,7 +293,7 @@ macro_rules! tiles {
 }
 
 tiles!(tiles_of_4 4: row0 0, row1 1, row2 2, row3 3);
-tiles!(tiles_of_8 8: row0 0, row1 1, row2 2, row3 3, row4 4, row5 5, row6 6, row7 7);
+tiles!(tiles_of_16 16: row0 0, row1 1, row2 2, row3 3, row4 4, row5 5, row6 6, row7 7, row8 8, row9 9, row10 10, row11 11, row12 12, row13 13, row14 14, row15 15);
 
 macro_rules! products {
     ($level:ident $bits:literal $(#[$attribute:meta])*) => {
@@ -309,7 +301,7 @@ macro_rules! products {
         pub(super) mod $level {
             use super::*;
 
-            /// A tile has eight host vectors of singles, which is how many of them are added to at a time.
+            /// A tile has more host vectors of singles than are added to at a time.
             const MANY_ROWS: bool = $bits == 512;
 
             $(#[$attribute])*
@@ -320,9 +312,17 @@ macro_rules! products {
 
             $(#[$attribute])*
             #[inline(never)]
-            pub(in super::super) fn dense<V: Sum>(w: &mut Wave, i: &Inst, product: &Product<'_, V>) {
-                start::<V>(w, i, product.layout.shape.results());
+            pub(in super::super) fn dense<V: Sum>(w: &mut Wave, i: &Inst, product: &Product<'_, V>, flush: bool) {
+                let results = product.layout.shape.results();
+                start::<V>(w, i, results);
+                // Denormal sums are zero, before and after.
+                if flush {
+                    flush_results::<V>(w, i, results);
+                }
                 product.dense(i, &mut w.vgpr, MANY_ROWS);
+                if flush {
+                    flush_results::<V>(w, i, results);
+                }
             }
 
             /// Multiplies factors of `P` elements a lane.
@@ -342,8 +342,7 @@ macro_rules! products {
                     permute(&mut b, i.mods.neg);
                 }
                 let to = w.vgpr_index(i.dst, 0);
-                let least = if flush { A::Value::LEAST } else { A::Value::from_bits(0) };
-                dense(w, i, &Product { layout, a: &a, b: &b, to, least });
+                dense(w, i, &Product { layout, a: &a, b: &b, to }, flush);
                 Flow::Next
             }
         }

@@ -21,7 +21,7 @@ impl<V: Sum> Product<'_, V> {
             run(&self.b[at / 2 * 4 + place as usize], lane)
         };
         match many_rows {
-            true => self.tiles_of_8::<16>(registers, |block| block, right),
+            true => self.tiles_of_16::<16>(registers, |block| block, right),
             false => self.tiles_of_4::<16>(registers, |block| block, right),
         }
     }
@@ -55,7 +55,7 @@ macro_rules! products {
                 let set = if i.mods.abs & 3 == 0 { u32::from(i.mods.op_sel) % (u32::BITS / bits) } else { 0 };
                 let places = w.vector(i.src[2], 0).map(|word| word >> (set * bits));
                 let to = w.vgpr_index(i.dst, 0);
-                chosen(w, &places, &Product { layout, a: &a, b: &b, to, least: A::Value::from_bits(0) });
+                chosen(w, &places, &Product { layout, a: &a, b: &b, to });
                 Flow::Next
             }
         }
