@@ -152,6 +152,10 @@ fn vector_registers(wave: &mut Wave, launch: &Launch, place: &WavePosition, firs
     let active = wave.exec();
     // Lanes without a work-item have no number.
     let put = |to: &mut Vgpr, ids: Vgpr| {
+        if active == u64::MAX {
+            *to = ids;
+            return;
+        }
         for (lane, (to, id)) in to.iter_mut().zip(ids).enumerate() {
             *to = if active >> lane & 1 == 1 { id } else { *to };
         }
