@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: our figure beside the alternative's, from interleaved runs.
 
 mod cache;
+mod calibration;
 mod capture;
 mod dispatch;
 mod instrument;

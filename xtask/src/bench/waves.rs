@@ -37,8 +37,9 @@ const TICKS: f64 = 1e8;
 /// The runtime's own kernels have fewer instructions, and are too small to say anything.
 const LEAST_INSTRUCTIONS: u64 = 200_000;
 
-/// Runs a kind of a program on a processor and so many threads: the instructions of its kernels, and the seconds that these took.
-pub(super) fn measure(program: &Path, kind: &str, arch: &str, threads: &str) -> Result<(u64, f64)> {
+/// Runs a kind of a program on a processor and so many threads: the instructions of its kernels, which have more than `least` of them, and
+/// the seconds that these took.
+pub(super) fn measure(program: &Path, kind: &str, arch: &str, threads: &str, least: u64) -> Result<(u64, f64)> {
     let trace = shell::cache().join("waves.json");
     fs::write(&trace, "")?;
     let mut command = Command::new(program);
@@ -48,12 +49,12 @@ pub(super) fn measure(program: &Path, kind: &str, arch: &str, threads: &str) -> 
     for line in fs::read_to_string(&trace)?.lines() {
         let packet: Value = serde_json::from_str(line).with_context(|| format!("in {}", trace.display()))?;
         let number = |name: &str| packet[name].as_u64().unwrap_or_default();
-        if number("instructions") > LEAST_INSTRUCTIONS {
+        if number("instructions") > least {
             instructions += number("instructions");
             ticks += number("endTicks") - number("startTicks");
         }
     }
-    ensure!(ticks > 0, "{kind}: no dispatch with more than {LEAST_INSTRUCTIONS} instructions in the trace");
+    ensure!(ticks > 0, "{kind}: no dispatch with more than {least} instructions in the trace");
     Ok((instructions, ticks as f64 / TICKS))
 }
 
@@ -69,7 +70,7 @@ pub(super) fn run() -> Result<()> {
         for threads in THREADS {
             let mut rates = Vec::new();
             for _ in 0..RUNS {
-                let (instructions, seconds) = measure(&program, kind, ARCH, threads)?;
+                let (instructions, seconds) = measure(&program, kind, ARCH, threads, LEAST_INSTRUCTIONS)?;
                 executed = instructions;
                 rates.push(instructions as f64 / seconds / 1e6);
             }
