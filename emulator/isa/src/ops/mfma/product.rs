@@ -172,16 +172,6 @@ pub(super) fn start<V: Sum>(w: &mut Wave, i: &Inst, results: usize) {
     }
 }
 
-/// Puts zero in place of results, of singles, that are denormal.
-#[inline(always)]
-fn flush_results<V: Sum>(w: &mut Wave, i: &Inst, results: usize) {
-    for n in 0..results as u32 {
-        for word in w.vector_mut(i.dst, n) {
-            *word = V::from_bits((*word).into()).flush().to_bits() as u32;
-        }
-    }
-}
-
 /// Converted factors, and where products of them are added to.
 pub(super) struct Product<'a, V> {
     pub(super) layout: &'a Layout,
@@ -191,6 +181,8 @@ pub(super) struct Product<'a, V> {
     pub(super) b: &'a [[V; LANES]],
     /// The register of the first result.
     pub(super) to: usize,
+    /// Denormal sums are zero, before and after.
+    pub(super) flush: bool,
 }
 
 /// A run of a factor's lanes, which begins at a multiple of its length.
@@ -203,6 +195,12 @@ pub(super) fn run<V, const LENGTH: usize>(values: &[V; LANES], lane: usize) -> &
 #[inline(always)]
 fn added<V: Sum, const COLUMNS: usize>(sums: [V; COLUMNS], a: V, b: &[V; COLUMNS]) -> [V; COLUMNS] {
     std::array::from_fn(|c| sums[c].plus(a, b[c]))
+}
+
+/// A row of a tile without denormals.
+#[inline(always)]
+fn flushed<V: Sum, const COLUMNS: usize>(sums: [V; COLUMNS]) -> [V; COLUMNS] {
+    std::array::from_fn(|c| sums[c].flush())
 }
 
 impl<V: Sum> Product<'_, V> {
@@ -273,6 +271,9 @@ macro_rules! tiles {
                         for first in (0..shape.m).step_by($rows) {
                             let places: [usize; $rows] = std::array::from_fn(|n| self.place::<COLUMNS>(block, first + n, column));
                             $(let mut $row = self.read::<COLUMNS>(registers, places[$n]);)*
+                            if self.flush {
+                                $($row = flushed($row);)*
+                            }
                             let (mut a_lane, mut b_lane) = (shape.lane(shape.m, from, first, 0), shape.lane(shape.n, block, column, 0));
                             for _ in 0..shape.steps() {
                                 for (at, a) in self.a.iter().enumerate() {
@@ -282,6 +283,9 @@ macro_rules! tiles {
                                 }
                                 a_lane += lanes[0];
                                 b_lane += lanes[1];
+                            }
+                            if self.flush {
+                                $($row = flushed($row);)*
                             }
                             $(self.write(registers, places[$n], $row);)*
                         }
@@ -312,17 +316,9 @@ macro_rules! products {
 
             $(#[$attribute])*
             #[inline(never)]
-            pub(in super::super) fn dense<V: Sum>(w: &mut Wave, i: &Inst, product: &Product<'_, V>, flush: bool) {
-                let results = product.layout.shape.results();
-                start::<V>(w, i, results);
-                // Denormal sums are zero, before and after.
-                if flush {
-                    flush_results::<V>(w, i, results);
-                }
+            pub(in super::super) fn dense<V: Sum>(w: &mut Wave, i: &Inst, product: &Product<'_, V>) {
+                start::<V>(w, i, product.layout.shape.results());
                 product.dense(i, &mut w.vgpr, MANY_ROWS);
-                if flush {
-                    flush_results::<V>(w, i, results);
-                }
             }
 
             /// Multiplies factors of `P` elements a lane.
@@ -342,7 +338,7 @@ macro_rules! products {
                     permute(&mut b, i.mods.neg);
                 }
                 let to = w.vgpr_index(i.dst, 0);
-                dense(w, i, &Product { layout, a: &a, b: &b, to }, flush);
+                dense(w, i, &Product { layout, a: &a, b: &b, to, flush });
                 Flow::Next
             }
         }

@@ -55,7 +55,7 @@ macro_rules! products {
                 let set = if i.mods.abs & 3 == 0 { u32::from(i.mods.op_sel) % (u32::BITS / bits) } else { 0 };
                 let places = w.vector(i.src[2], 0).map(|word| word >> (set * bits));
                 let to = w.vgpr_index(i.dst, 0);
-                chosen(w, &places, &Product { layout, a: &a, b: &b, to });
+                chosen(w, &places, &Product { layout, a: &a, b: &b, to, flush: false });
                 Flow::Next
             }
         }
