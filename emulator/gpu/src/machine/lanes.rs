@@ -8,6 +8,9 @@ use amdgpu_isa::wave::{LANES, Vgpr};
 
 use crate::memory::host;
 
+/// Lanes that are loaded together: as many as there are words in a host vector that every host has, so that vectors move the words.
+const FOUR: usize = 4;
+
 /// Does something for each lane of a mask, lower lanes first.
 #[inline(always)]
 pub(super) fn each(mask: u64, mut what: impl FnMut(usize)) {
@@ -19,6 +22,18 @@ pub(super) fn each(mask: u64, mut what: impl FnMut(usize)) {
     while left != 0 {
         what(left.trailing_zeros() as usize);
         left &= left - 1;
+    }
+}
+
+/// Puts what all lanes load into registers, for each word one. Lanes are loaded in their order.
+#[inline(always)]
+fn by_words<const WORDS: usize>(mut out: [&mut Vgpr; WORDS], load: impl Fn(usize) -> [u32; 4]) {
+    for first in (0..LANES).step_by(FOUR) {
+        let lanes: [[u32; 4]; FOUR] = std::array::from_fn(|l| load(first + l));
+        for (n, word) in out.iter_mut().enumerate() {
+            let of_lanes: [u32; FOUR] = std::array::from_fn(|l| lanes[l][n % 4]);
+            word[first..first + FOUR].copy_from_slice(&of_lanes);
+        }
     }
 }
 
@@ -135,10 +150,16 @@ impl<'a> ReachedMemory<'a> {
                     each(mask, |l| word[l] = access!(load4(self.lane(l))));
                 }
             }
+            (8, [low, high]) if alignment >= 8 && mask == u64::MAX => {
+                by_words([low, high], |l| access!(load8_to_vector(self.lane(l))));
+            }
             (8, [low, high]) if alignment >= 8 => each(mask, |l| {
                 let value = access!(load8(self.lane(l)));
                 (low[l], high[l]) = (value as u32, (value >> 32) as u32);
             }),
+            (16, [a, b, c, d]) if alignment >= 16 && mask == u64::MAX => {
+                by_words([a, b, c, d], |l| access!(load16(self.lane(l))));
+            }
             (16, [a, b, c, d]) if alignment >= 16 => each(mask, |l| {
                 [a[l], b[l], c[l], d[l]] = access!(load16(self.lane(l)));
             }),

@@ -75,6 +75,32 @@ pub(crate) unsafe fn store16(at: *mut u8, value: [u32; 4]) {
     access!(store8(at.wrapping_add(8), pair(value[2], value[3])));
 }
 
+/// Eight bytes at an address that is a multiple of eight, as the first of the dwords of a host vector: several lanes' are parted by vectors.
+///
+/// # Safety
+/// The bytes must be mapped and readable, the address aligned.
+#[inline(always)]
+pub(crate) unsafe fn load8_to_vector(at: *const u8) -> [u32; 4] {
+    debug_assert!(at.addr().is_multiple_of(8));
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__m128i;
+        let value: __m128i;
+        // SAFETY: readable by the caller's promise and aligned; every processor of this architecture has SSE2. It is no access of the
+        // language, so that it may not be split.
+        unsafe {
+            std::arch::asm!("movq {}, [{}]", out(xmm_reg) value, in(reg) at, options(nostack, readonly, preserves_flags));
+        }
+        // SAFETY: both are sixteen bytes without invalid values.
+        unsafe { std::mem::transmute::<__m128i, [u32; 4]>(value) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let value = access!(load8(at));
+        [value as u32, (value >> 32) as u32, 0, 0]
+    }
+}
+
 /// A load and a store of a width for which the language has an atomic.
 macro_rules! width {
     ($load:ident, $store:ident, $atomic:ident, $value:ident) => {
