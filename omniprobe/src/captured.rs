@@ -1,6 +1,7 @@
 //! What the tools that read captures have in common: the file, which of its dispatches, and how they end.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,11 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// As options again.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        self.capture_store.iter().flat_map(|store| ["--capture-store".into(), store.into()]).collect()
+    }
+
     /// Opens a capture.
     ///
     /// # Errors

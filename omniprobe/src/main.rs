@@ -6,6 +6,7 @@
     reason = "`output` writes: a stream that is closed or full ends no run"
 )]
 
+mod alone;
 mod application;
 mod attached;
 mod captured;

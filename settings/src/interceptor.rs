@@ -244,6 +244,8 @@ settings! {
     capture_region: Option<Region> = "LOGDUR_CAPTURE_REGION" ["TRIGGER | TRIGGER..TRIGGER"] or (None) "single dispatches";
     /// In a region, all memory that it has reached is captured after this many steps each, so that a replay can begin there.
     capture_checkpoints: Option<u32> = "LOGDUR_CAPTURE_CHECKPOINTS" ["number"] or (None) "none";
+    /// In a region, whether a hash of each allocation that has changed is kept for each dispatch, so that a replay can name the first dispatch that differs. All memory that was reached is read after each dispatch.
+    region_hashes: u32 = "LOGDUR_REGION_HASHES" ["`0` | `1`"] or (0) "`0`";
     /// How much memory is captured: only the arguments; the allocations that arguments point to; those that can be reached from there; all.
     capture_scope: CaptureScope = "LOGDUR_CAPTURE_SCOPE" or (CaptureScope::All) "`all`";
     /// Whether memory is also captured after the kernel. A replay needs it for its comparison.

@@ -60,8 +60,30 @@ impl Engine {
 pub(crate) enum Destination {
     /// From an address on, so many bytes.
     Range(u64, u64),
+    /// All of that, and it is known what is written.
+    Moved(Moved),
     /// It is not known: of an image, or of a list of operations.
     Unknown,
+}
+
+/// What a copy or a fill of one range writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// The first address.
+    pub(crate) to: u64,
+    /// How many bytes.
+    pub(crate) bytes: u64,
+    /// What they become.
+    pub(crate) content: Content,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// The bytes from an address on.
+    From(u64),
+    /// A word, again and again.
+    Word(u32),
 }
 
 /// What copies have written since it was asked for.
@@ -69,6 +91,8 @@ pub(crate) enum Destination {
 pub(super) struct Written {
     /// Addresses and sizes.
     pub(super) ranges: Vec<(u64, u64)>,
+    /// What else they have written, and what that was.
+    pub(super) moved: Vec<Moved>,
     /// Other memory, too.
     pub(super) elsewhere: bool,
 }
@@ -77,6 +101,7 @@ impl Written {
     fn add(&mut self, destination: Destination) {
         match destination {
             Destination::Range(at, bytes) => self.ranges.push((at, bytes)),
+            Destination::Moved(moved) => self.moved.push(moved),
             Destination::Unknown => self.elsewhere = true,
         }
     }

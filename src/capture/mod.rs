@@ -52,7 +52,9 @@ use crate::markers;
 use crate::ports::{FollowCode, OwnVariables, Switch, WriteRows};
 use crate::when::Conditions;
 
-pub(crate) use copies::{AsyncCopy, Copies, Destination, Engine, Giving, Inside, Path, copied_by_a_kernel};
+pub(crate) use copies::{
+    AsyncCopy, Content, Copies, Destination, Engine, Giving, Inside, Moved, Path, copied_by_a_kernel,
+};
 pub(crate) use memory::Memory;
 
 use file::File;

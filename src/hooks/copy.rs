@@ -12,7 +12,7 @@ use hsa_sys::raw::{
 use logdur_intercept::{Interceptor, guard};
 
 use super::{later, original};
-use crate::capture::{AsyncCopy, Destination, Engine, Giving, Inside, Path, copied_by_a_kernel};
+use crate::capture::{AsyncCopy, Content, Destination, Engine, Giving, Inside, Moved, Path, copied_by_a_kernel};
 use crate::copies::Started;
 use crate::session;
 
@@ -138,7 +138,8 @@ impl CopyOperation {
 
     fn destination(&self) -> Destination {
         let is_one = self.kind == 0 && self.entries == 0;
-        if is_one { Destination::Range(self.to, self.size as u64) } else { Destination::Unknown }
+        let (to, bytes, content) = (self.to, self.size as u64, Content::From(self.from));
+        if is_one { Destination::Moved(Moved { to, bytes, content }) } else { Destination::Unknown }
     }
 
     /// The engine that the runtime chooses, if the operation is one copy of one range.
@@ -167,18 +168,21 @@ pub(super) fn copying(destination: Destination) -> Option<Inside<'static>> {
     guard(None, || Some(session::current()?.capture?.copies.inside(destination)))
 }
 
-/// So many bytes from an address on.
-fn range<T>(to: *const T, bytes: usize) -> Destination {
-    Destination::Range(to.addr() as u64, bytes as u64)
+/// So many bytes from one address to another.
+fn copied<T, F>(to: *const T, from: *const F, bytes: usize) -> Destination {
+    let content = Content::From(from.addr() as u64);
+    Destination::Moved(Moved { to: to.addr() as u64, bytes: bytes as u64, content })
 }
 
 pub(super) unsafe extern "C" fn memory_copy(to: *mut c_void, from: *const c_void, size: usize) -> hsa_status_t {
-    let _copying = copying(range(to, size));
+    let _copying = copying(copied(to, from, size));
     original!(core.hsa_memory_copy_fn(to, from, size))
 }
 
 pub(super) unsafe extern "C" fn memory_fill(to: *mut c_void, value: u32, count: usize) -> hsa_status_t {
-    let _copying = copying(range(to, count.saturating_mul(size_of::<u32>())));
+    let bytes = count.saturating_mul(size_of::<u32>()) as u64;
+    let moved = Moved { to: to.addr() as u64, bytes, content: Content::Word(value) };
+    let _copying = copying(Destination::Moved(moved));
     original!(amd.hsa_amd_memory_fill_fn(to, value, count))
 }
 
@@ -201,7 +205,9 @@ pub(super) unsafe extern "C" fn memory_async_copy(
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
     let _giving = unsafe {
-        asked.before(completion, range(to, size), |interceptor| by_agents(interceptor, to_agent, from_agent, size))
+        asked.before(completion, copied(to, from, size), |interceptor| {
+            by_agents(interceptor, to_agent, from_agent, size)
+        })
     };
     let agents = [from_agent.handle, to_agent.handle];
     with_rows([Started { signal: completion.handle, agents, bytes: size as u64 }], || {
@@ -233,7 +239,7 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
     let _giving = unsafe {
-        asked.before(completion, range(to, size), |interceptor| {
+        asked.before(completion, copied(to, from, size), |interceptor| {
             let gpu = by_agents(interceptor, to_agent, from_agent, size)?.gpu;
             // As the runtime numbers them.
             let path = match engine {

@@ -21,6 +21,22 @@ impl Id {
     }
 }
 
+/// Makes the id of content that comes in pieces.
+#[derive(Debug, Default)]
+pub struct IdOfPieces(blake3::Hasher);
+
+impl IdOfPieces {
+    /// The content goes on.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The id of all of it.
+    pub fn id(&self) -> Id {
+        Id(*self.0.finalize().as_bytes())
+    }
+}
+
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -42,4 +58,16 @@ pub(crate) fn random() -> [u8; 16] {
         bytes.copy_from_slice([time, process].as_flattened());
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_has_the_same_id_however_it_is_cut() {
+        let mut pieces = IdOfPieces::default();
+        [&b"a"[..], b"", b"bc"].into_iter().for_each(|piece| pieces.add(piece));
+        assert_eq!(pieces.id(), Id::of(b"abc"));
+    }
 }

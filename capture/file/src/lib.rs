@@ -60,7 +60,7 @@ pub use compress::Compress;
 pub use error::CaptureError;
 pub use frame::MAX_BODY;
 pub use header::{CAPTURE_MAGIC, CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};
-pub use id::Id;
+pub use id::{Id, IdOfPieces};
 pub use memory::{Change, Difference, Memory};
 pub use page::page;
 pub use reader::Reader;

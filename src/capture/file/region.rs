@@ -6,10 +6,13 @@
 use std::sync::atomic::Ordering;
 
 use hsa_sys::abi::aql::Packet;
-use logdur_capture::{Checkpoint, Completed, Evidence, Region, RegionEnd, Scope, Severity, SnapshotId, Step, StepKind};
+use logdur_capture::{
+    Changed, Checkpoint, Completed, Evidence, Region, RegionEnd, Scope, Severity, SnapshotId, Step, StepKind,
+};
 use logdur_intercept::{Interceptor, queue};
 
 use super::{Failed, File, Taken, number_of};
+use crate::capture::copies::{Content, Moved};
 use crate::kernels::Kernels;
 
 /// The number of the region: a file has one.
@@ -34,7 +37,7 @@ impl File {
         interceptor: &Interceptor,
         kernels: &Kernels,
         taken: &Taken,
-        (sequence, waited): (u64, Vec<Completed>),
+        (sequence, waited, changed): (u64, Vec<Completed>, Option<Vec<Changed>>),
     ) -> Result<Vec<String>, Failed> {
         self.queue(taken.target.0)?;
         let mut dispatch = self.record(interceptor, taken);
@@ -49,6 +52,8 @@ impl File {
             index: dispatch.index,
             waited,
             held_ns,
+            has_changed: changed.is_some(),
+            changed: changed.unwrap_or_default(),
             dispatch: Some(dispatch.clone()),
             ..Step::default()
         };
@@ -60,6 +65,31 @@ impl File {
     pub(in crate::capture) fn changed_step(&mut self, sequence: u64, delta: SnapshotId) -> Result<(), Failed> {
         let (kind, evidence, delta) = (StepKind::Copy, Evidence::Idle, Some(delta));
         self.writer()?.step(&Step { region: REGION, sequence, kind, delta, evidence, ..Step::default() })
+    }
+
+    /// Writes a step that is a copy or a fill.
+    pub(in crate::capture) fn copy_step(
+        &mut self,
+        moved: &Moved,
+        (sequence, delta, waited): (u64, Option<SnapshotId>, Vec<Completed>),
+    ) -> Result<(), Failed> {
+        let (kind, from, value) = match moved.content {
+            Content::From(from) => (StepKind::Copy, from, 0),
+            Content::Word(value) => (StepKind::Fill, 0, value),
+        };
+        self.writer()?.step(&Step {
+            region: REGION,
+            sequence,
+            kind,
+            delta,
+            evidence: Evidence::Idle,
+            to: moved.to,
+            from,
+            bytes: moved.bytes,
+            value,
+            waited,
+            ..Step::default()
+        })
     }
 
     /// Writes a step that is another packet.

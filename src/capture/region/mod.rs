@@ -45,6 +45,8 @@ pub(super) struct Region {
     ends: Option<&'static Conditions>,
     /// After how many steps memory is captured as a whole.
     every: Option<u64>,
+    /// Hashes of what each dispatch changes are kept.
+    hashes: bool,
     chosen: Mutex<Chosen>,
     ended: Condvar,
     /// Of the capture thread.
@@ -129,6 +131,7 @@ impl Region {
             begins,
             ends,
             every: settings.capture_checkpoints.filter(|every| *every > 0).map(u64::from),
+            hashes: settings.region_hashes != 0,
             chosen: Mutex::new(chosen),
             ended: Condvar::new(),
             reached: Mutex::default(),

@@ -8,12 +8,13 @@ use std::io;
 use std::ops::Range;
 use std::time::Instant;
 
+use logdur_capture::{Changed, Id, IdOfPieces};
 use logdur_journal::pages;
 use logdur_system::lock;
 
 use super::shadow::Shadow;
 use crate::capture::Capture;
-use crate::capture::copies::Written;
+use crate::capture::copies::{Content, Moved, Written};
 use crate::capture::file::{Failed, Source, Write};
 use crate::capture::hold::TooMuch;
 use crate::capture::memory::{Allocation, Kind, Memory};
@@ -46,6 +47,7 @@ pub(in crate::capture) struct Reached {
     pub(super) told_of_copies: bool,
     pub(super) told_of_vendor: bool,
     pub(super) told_of_aperture: bool,
+    pub(super) told_of_changes: bool,
     /// How many steps the file has, and how many since the last checkpoint.
     pub(super) steps: u64,
     pub(super) since_checkpoint: u64,
@@ -58,6 +60,8 @@ struct One {
     links: Vec<u64>,
     /// Of memory that the host can write.
     shadow: Option<Shadow>,
+    /// What it was after the last dispatch, if hashes are kept.
+    id: Option<Id>,
 }
 
 impl Reached {
@@ -81,7 +85,7 @@ impl Reached {
             Shadow::new(base, size, in_full)
         });
         self.kept += shadow.as_ref().map_or(0, Shadow::kept);
-        self.all.insert(base, One { allocation, links: Vec::new(), shadow });
+        self.all.insert(base, One { allocation, links: Vec::new(), shadow, id: None });
     }
 
     /// The memory that can be reached from some addresses of memory.
@@ -165,6 +169,8 @@ pub(super) struct Delta<'a, 'r> {
     pub(super) all: Vec<Allocation>,
     /// What is reached now is for the next step.
     pub(super) defers: bool,
+    /// Copies and fills that do in a replay what they did here: they are steps.
+    pub(super) exact: Vec<Moved>,
 }
 
 impl Delta<'_, '_> {
@@ -227,6 +233,94 @@ impl Delta<'_, '_> {
         shadowed.iter().try_for_each(|range| self.compare_one(range, write))
     }
 
+    /// Fills a buffer with reached memory as the file has it before this step. False if it is not reached, or only hashes of it are known.
+    fn known(&mut self, at: u64, to: &mut [u8]) -> bool {
+        let end = at.saturating_add(to.len() as u64);
+        let one =
+            self.reached.all.range(..=at).next_back().map(|(_, one)| one).filter(|one| end <= one.allocation.end());
+        match one.map(|one| (one.allocation, one.shadow.as_ref().map(|shadow| shadow.read(at, to)))) {
+            None | Some((_, Some(false))) => false,
+            Some((_, Some(true))) => true,
+            Some((allocation, None)) => {
+                // What was read ahead before is stale, and what is behind is not read ahead.
+                self.reading.reader.iter_mut().for_each(Reader::discard);
+                let read = Allocation { size: end - allocation.base, ..allocation };
+                self.capture.piece(self.reading, &read, at, to, self.end).is_ok()
+            }
+        }
+    }
+
+    /// True if a copy or a fill into memory of GPUs has written what it would write now.
+    fn is_exact(&mut self, moved: &Moved) -> bool {
+        let of_gpu = self.reached.all.range(..=moved.to).next_back().is_some_and(|(_, one)| one.shadow.is_none());
+        let (mut at, mut expected, mut found) = (0, Vec::new(), Vec::new());
+        while of_gpu && at < moved.bytes {
+            let length = STEP.min(moved.bytes - at) as usize;
+            expected.resize(length, 0);
+            found.resize(length, 0);
+            let is_known = match moved.content {
+                Content::From(from) => self.known(from.saturating_add(at), &mut expected),
+                Content::Word(word) => {
+                    expected.iter_mut().zip(word.to_le_bytes().into_iter().cycle()).for_each(|(to, byte)| *to = byte);
+                    true
+                }
+            };
+            if !is_known || !self.known(moved.to.saturating_add(at), &mut found) || expected != found {
+                return false;
+            }
+            at += length as u64;
+        }
+        of_gpu
+    }
+
+    /// Takes out of what copies have written what is to be steps: no other copy has to do with their memory, and they have written what is
+    /// there now.
+    fn take_exact(&mut self) {
+        let moved = std::mem::take(&mut self.written.moved);
+        let range = |at: u64, bytes: u64| at..at.saturating_add(bytes);
+        let to = |moved: &Moved| range(moved.to, moved.bytes);
+        let from = |moved: &Moved| match moved.content {
+            Content::From(at) => range(at, moved.bytes),
+            Content::Word(_) => 0..0,
+        };
+        let meet = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+        let others: Vec<Range<u64>> = self.written.ranges.iter().map(|&(at, bytes)| range(at, bytes)).collect();
+        for (n, one) in moved.iter().enumerate() {
+            let (writes, reads) = (to(one), from(one));
+            let beside = moved.iter().enumerate().filter(|(other, _)| *other != n).map(|(_, other)| other);
+            let is_apart = !meet(&writes, &reads)
+                && others.iter().all(|other| !meet(&writes, other) && !meet(&reads, other))
+                && beside.clone().all(|other| {
+                    let (other_writes, other_reads) = (to(other), from(other));
+                    !meet(&writes, &other_writes) && !meet(&writes, &other_reads) && !meet(&reads, &other_writes)
+                });
+            if one.bytes > 0 && !self.written.elsewhere && is_apart && self.is_exact(one) {
+                self.exact.push(*one);
+            } else {
+                self.written.ranges.push((one.to, one.bytes));
+            }
+        }
+    }
+
+    /// Follows the addresses in what exact copies have written.
+    fn follow_exact(&mut self) {
+        let mut bytes = Vec::new();
+        for moved in self.exact.clone() {
+            let Content::From(_) = moved.content else { continue };
+            let mut at = 0;
+            while at < moved.bytes {
+                bytes.resize(STEP.min(moved.bytes - at) as usize, 0);
+                if self.known(moved.to + at, &mut bytes) {
+                    let base = self.reached.all.range(..=moved.to).next_back().map_or(0, |(base, _)| *base);
+                    let found = std::mem::take(&mut bytes);
+                    self.follow(base, &found);
+                    bytes = found;
+                }
+                at += bytes.len() as u64;
+            }
+        }
+    }
+
     /// Reads again what copies have written.
     fn copied(&mut self, write: &mut Write<'_>) -> Result<(), Failed> {
         let mut bytes = Vec::new();
@@ -255,6 +349,35 @@ impl Delta<'_, '_> {
         Ok(())
     }
 
+    /// After a dispatch, and after [`Delta::after_dispatch`]: the allocations that are not as they were after the last one. `None` if one of
+    /// them cannot be read.
+    pub(super) fn changed(&mut self) -> Option<Vec<Changed>> {
+        let mut changed = Vec::new();
+        let mut bytes = Vec::new();
+        for range in self.reached.allocations() {
+            // What was read ahead before is stale.
+            self.reading.reader.iter_mut().for_each(Reader::discard);
+            let (mut at, mut pieces) = (range.base, IdOfPieces::default());
+            while at < range.end() {
+                let stop = (at | (STEP - 1)).saturating_add(1).min(range.end());
+                bytes.resize((stop - at) as usize, 0);
+                // The host may have written since.
+                let shadow = self.reached.all.get(&range.base).and_then(|one| one.shadow.as_ref());
+                if !shadow.is_some_and(|shadow| shadow.read(at, &mut bytes)) {
+                    self.capture.piece(self.reading, &range, at, &mut bytes, self.end).ok()?;
+                }
+                pieces.add(&bytes);
+                at = stop;
+            }
+            let id = pieces.id();
+            if let Some(one) = self.reached.all.get_mut(&range.base).filter(|one| one.id != Some(id)) {
+                one.id = Some(id);
+                changed.push(Changed { base: range.base, bytes: range.size, id });
+            }
+        }
+        Some(changed)
+    }
+
     /// After a dispatch: takes in what memory of the host is that the dispatch can reach, which it may have written. What it cannot reach
     /// the host has written, and the next delta has it.
     pub(super) fn after_dispatch(&mut self, kernarg: &[u8]) -> Result<(), Failed> {
@@ -281,6 +404,8 @@ impl Source for Delta<'_, '_> {
         // What is found meanwhile is new, and read as a whole.
         self.defers = true;
         self.compare(write)?;
+        self.take_exact();
+        self.follow_exact();
         self.copied(write)?;
         self.defers = false;
         let found = std::mem::take(&mut self.reached.found);

@@ -15,7 +15,7 @@ use logdur_system::lock;
 
 use super::reach::{Delta, Whole};
 use super::{Other, Reached, Region};
-use crate::capture::copies::Written;
+use crate::capture::copies::{Moved, Written};
 use crate::capture::file::{Over, Read};
 use crate::capture::hold::Patience;
 use crate::capture::host_access::HostMappings;
@@ -125,16 +125,23 @@ impl Capture {
         let reading = self.reading(interceptor, reading)?;
         let agent = interceptor.agent(queue.agent).map_or(0, |agent| agent.agent.handle);
         let roots = self.roots(agent, &taken.packet, &taken.kernarg.bytes);
-        taken.before = self.delta(interceptor, reached, reading, roots, end)?;
+        let (delta, copies) = self.delta(interceptor, reached, reading, roots, end)?;
+        taken.before = self.write_copies(region, reached, delta, copies)?;
         self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)?;
         let mut delta = self.a_delta(reached, reading, Written::default(), end);
         delta.after_dispatch(&taken.kernarg.bytes)?;
+        let changed = region.hashes.then(|| delta.changed());
         let unread = mem::take(&mut delta.unread);
         self.tell_unread(interceptor, unread)?;
+        if matches!(changed, Some(None)) && !mem::replace(&mut reached.told_of_changes, true) {
+            let text =
+                "memory could not be read after a dispatch: there are no hashes of what it and others have changed";
+            lock(&self.file).tell_of_region(Severity::Info, text)?;
+        }
         taken.held = target.since.elapsed();
         reached.steps += 1;
         reached.since_checkpoint += 1;
-        let about = (reached.steps, target.waited.clone());
+        let about = (reached.steps, target.waited.clone(), changed.flatten());
         for what in lock(&self.file).step(interceptor, self.kernels, &taken, about)? {
             interceptor.notice(format!("capture: {what}"));
         }
@@ -203,6 +210,7 @@ impl Capture {
             unread: Vec::new(),
             all: Vec::new(),
             defers: false,
+            exact: Vec::new(),
         }
     }
 
@@ -218,7 +226,8 @@ impl Capture {
         roots
     }
 
-    /// Writes what has changed since the last step, and what is reached first. `None` if that is nothing.
+    /// Writes what has changed since the last step, and what is reached first, `None` if that is nothing; and which copies are to be steps
+    /// behind that.
     fn delta<'a>(
         &'a self,
         interceptor: &'static Interceptor,
@@ -226,7 +235,7 @@ impl Capture {
         reading: &mut Reading<'a>,
         mut roots: Vec<Allocation>,
         end: Instant,
-    ) -> Result<Option<SnapshotId>, Untaken> {
+    ) -> Result<(Option<SnapshotId>, Vec<Moved>), Untaken> {
         let memory = lock(&self.memory);
         reached.forget_gone(&memory);
         let found = mem::take(&mut reached.found);
@@ -242,7 +251,8 @@ impl Capture {
         delta.roots = roots;
         let left = delta.left;
         let read = lock(&self.file).snapshot(interceptor, None, &mut delta, end)?;
-        let (unread, new) = (mem::take(&mut delta.unread), mem::take(&mut delta.new));
+        let (unread, new, exact) =
+            (mem::take(&mut delta.unread), mem::take(&mut delta.new), mem::take(&mut delta.exact));
         if reached.has_hashes && !mem::replace(&mut reached.told_of_hashes, true) {
             let text = "the region reaches more memory of the host than is kept to be compared: \
                         of some, whole chunks of 64 KiB are written where a byte has changed";
@@ -250,7 +260,24 @@ impl Capture {
         }
         self.tell_unread(interceptor, unread)?;
         self.tell_of_aperture(reached, &new)?;
-        self.read_in_full(interceptor, read, left)
+        Ok((self.read_in_full(interceptor, read, left)?, exact))
+    }
+
+    /// Writes the steps of copies and fills, the first with what has changed before; what is left of that for the next step.
+    fn write_copies(
+        &self,
+        region: &Region,
+        reached: &mut Reached,
+        mut delta: Option<SnapshotId>,
+        copies: Vec<Moved>,
+    ) -> Result<Option<SnapshotId>, Untaken> {
+        for moved in copies {
+            reached.steps += 1;
+            reached.since_checkpoint += 1;
+            let waited = lock(&region.chosen).order.now(0);
+            lock(&self.file).copy_step(&moved, (reached.steps, delta.take(), waited))?;
+        }
+        Ok(delta)
     }
 
     /// Notes once that the host can write memory of a GPU that is not compared.
@@ -343,7 +370,10 @@ impl Capture {
                 let end = Instant::now() + self.limits.hold;
                 let reading = self.reading(interceptor, reading)?;
                 let changed = match may_have_changed {
-                    true => self.delta(interceptor, &mut reached, reading, Vec::new(), end)?,
+                    true => {
+                        let (delta, copies) = self.delta(interceptor, &mut reached, reading, Vec::new(), end)?;
+                        self.write_copies(region, &mut reached, delta, copies)?
+                    }
                     false => None,
                 };
                 self.write_others(region, &mut reached, None, changed)?;

@@ -567,3 +567,29 @@ fn the_first_dispatch_that_writes_what_is_not_a_number_is_named() {
     let none = story.verify(&["--bisect", "nan"]);
     assert!(none.stderr.contains("expected a buffer of floats"), "{}", text(&none));
 }
+
+#[test]
+fn a_dispatch_of_a_region_is_analysed_and_compared_without_a_capture_of_its_own() {
+    let run = Run::new(built("omniprobe"));
+    let file = Story::new().write(&run.file("a.ldcap"));
+    let path = file.to_str().unwrap();
+    let tool = |name: &str, options: &[&str]| {
+        let mut command = Command::new(built("omniprobe"));
+        command.arg(name).args(options);
+        Run::new(built("omniprobe")).finish(command)
+    };
+    let analysed = tool("analyze", &[path, "--region", "--dispatch", "17", "--json", "--what", "all"]);
+    assert!(analysed.status.success(), "{}", text(&analysed));
+    assert_eq!(json(&analysed)["dispatch"], 17, "{}", text(&analysed));
+    // The first and the last increment work on the same words, after each other.
+    let differ = tool("diff", &[path, path, "--region", "--dispatch", "11", "--dispatch-b", "17"]);
+    assert_eq!(differ.status.code(), Some(6), "{}", text(&differ));
+    let same = tool("diff", &[path, path, "--region", "--dispatch", "11", "--dispatch-b", "11"]);
+    assert!(same.status.success(), "{}", text(&same));
+    for (name, more) in [("analyze", vec![]), ("diff", vec![path])] {
+        let none = tool(name, &[&[path], &more[..], &["--region"]].concat());
+        assert!(none.status.code() == Some(1) && none.stderr.contains("by --dispatch N"), "{}", text(&none));
+        let unknown = tool(name, &[&[path], &more[..], &["--region", "--dispatch", "16"]].concat());
+        assert!(!unknown.status.success() && unknown.stderr.contains("found 16"), "{}", text(&unknown));
+    }
+}

@@ -11,8 +11,8 @@ use crate::support::harness::{self, Outcome, Run, built};
 /// From the first kernel of the program `stretch` to its last one.
 const STRETCH: &str = "kernel:^step$@1..kernel:^last$@2";
 
-/// Writes a capture once more, with the deltas of steps changed by their numbers.
-fn rewritten(reader: &Reader, path: &Path, change: impl Fn(u64, &mut Bytes)) -> PathBuf {
+/// Writes a capture once more, with steps and their deltas changed.
+fn rewritten(reader: &Reader, path: &Path, change: impl Fn(&mut Step, &mut Bytes)) -> PathBuf {
     type Write<'a> = Box<dyn FnOnce(&mut Writer) + 'a>;
     let records = reader.records();
     let mut all: Vec<(u64, Write<'_>)> = Vec::new();
@@ -40,10 +40,11 @@ fn rewritten(reader: &Reader, path: &Path, change: impl Fn(u64, &mut Bytes)) -> 
     for step in &records.steps {
         let write = move |writer: &mut Writer| {
             let mut delta = step.delta.map_or_else(Vec::new, |id| memory(reader, id));
-            change(step.sequence, &mut delta);
+            let mut step = step.value.clone();
+            change(&mut step, &mut delta);
             delta.retain(|(_, bytes)| !bytes.is_empty());
-            let delta = (!delta.is_empty()).then(|| snapshot(writer, &delta));
-            writer.step(&Step { delta, ..step.value.clone() }).unwrap();
+            step.delta = (!delta.is_empty()).then(|| snapshot(writer, &delta));
+            writer.step(&step).unwrap();
         };
         all.push((step.place.sequence, Box::new(write)));
     }
@@ -102,11 +103,11 @@ fn a_stretch_of_a_program_is_replayed_and_a_write_of_the_host_that_is_lost_or_fl
     }
     assert!(!written.is_empty(), "{reached:x?}");
     for (step, at) in written.into_iter().take(4) {
-        let lost = rewritten(&reader, &keep.file("lost.ldcap"), |sequence, delta| {
-            delta.retain(|(start, _)| sequence != step || *start != at);
+        let lost = rewritten(&reader, &keep.file("lost.ldcap"), |changed, delta| {
+            delta.retain(|(start, _)| changed.sequence != step || *start != at);
         });
-        let flipped = rewritten(&reader, &keep.file("flipped.ldcap"), |sequence, delta| {
-            let found = delta.iter_mut().find(|(start, _)| sequence == step && *start == at);
+        let flipped = rewritten(&reader, &keep.file("flipped.ldcap"), |changed, delta| {
+            let found = delta.iter_mut().find(|(start, _)| changed.sequence == step && *start == at);
             found.into_iter().for_each(|(_, bytes)| bytes[0] ^= 1);
         });
         for changed in [lost, flipped] {
@@ -199,4 +200,91 @@ fn target_regions_of_openmp_are_replayed() {
 fn a_sort_of_rocprim_is_replayed_whose_kernels_feed_each_other() {
     let (_keep, file) = captured(Run::hip("primitives"), "dispatches:4..dispatches:12", &[]);
     passes(&file, "rocPRIM");
+}
+
+#[test]
+fn copies_and_fills_are_steps_and_a_region_that_lacks_one_does_not_pass() {
+    let (mut copies, mut lacking) = (0, 0);
+    for seed in 1..=harness::count(3, 40) {
+        let program = Run::hip("sequences").args([seed.to_string(), "40".to_owned()]);
+        let (keep, file) = captured(program, "dispatches:3+", &["--capture-checkpoints", "1"]);
+        let reader = Reader::open(&file).unwrap();
+        let moves = |step: &&Placed<Step>| matches!(step.kind, StepKind::Copy | StepKind::Fill) && step.bytes > 0;
+        let all: Vec<&Placed<Step>> = reader.records().steps.iter().filter(moves).collect();
+        copies += all.len();
+        let emu = ["--backend", "emu"];
+        let outcome = verified(&file, &emu);
+        assert!(outcome.status.success(), "seed {seed}: {}", text(&outcome));
+        for step in all.into_iter().take(2) {
+            let without = rewritten(&reader, &keep.file("without.ldcap"), |changed, _| {
+                if changed.sequence == step.sequence {
+                    changed.bytes = 0;
+                }
+            });
+            lacking += usize::from(!verified(&without, &emu).status.success());
+            // A record that is lost is told.
+            let lost = rewritten(&reader, &keep.file("lost.ldcap"), |changed, _| {
+                changed.sequence += u64::from(changed.sequence >= step.sequence);
+            });
+            let outcome = verified(&lost, &emu);
+            let said = format!("expected step {}, found step {}", step.sequence, step.sequence + 1);
+            assert!(outcome.status.code() == Some(2) && outcome.stderr.contains(&said), "{}", text(&outcome));
+        }
+    }
+    assert!(copies > 0 && lacking > 0, "{copies} copies, {lacking} missed");
+}
+
+#[test]
+fn the_first_dispatch_that_leaves_other_memory_than_in_the_application_is_named_by_hashes() {
+    let (keep, file) = captured(Run::hip("stretch"), STRETCH, &["--region-hashes"]);
+    let reader = Reader::open(&file).unwrap();
+    let dispatches = reader.records().steps.iter().filter(|step| step.kind == StepKind::Dispatch);
+    let count = dispatches.clone().count();
+    assert!(dispatches.clone().all(|step| step.has_changed) && dispatches.clone().any(|step| !step.changed.is_empty()));
+    for options in [&["--backend", "emu"][..], &[]] {
+        let outcome = verified(&file, options);
+        ended(&outcome, "PASS (qualified)", 0);
+        let said = format!("each of {count} dispatches left what it left in the application, by hashes");
+        assert!(outcome.stdout.contains(&said), "{}", text(&outcome));
+    }
+    // The third dispatch finds a byte that the application did not have.
+    let third = dispatches.clone().find(|step| step.delta.is_some() && step.sequence > 1).unwrap();
+    let flipped = rewritten(&reader, &keep.file("flipped.ldcap"), |changed, delta| {
+        if changed.sequence == third.sequence {
+            delta[0].1[0] ^= 1;
+        }
+    });
+    let outcome = verified(&flipped, &["--backend", "emu", "--json"]);
+    assert_eq!(outcome.status.code(), Some(6), "{}", text(&outcome));
+    let said: serde_json::Value = serde_json::from_str(outcome.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(said["hashes"]["differs"]["step"], third.sequence, "{said:#}");
+    assert_eq!((&said["reference"], &said["hashes"]["dispatches"]), (&"application".into(), &count.into()), "{said:#}");
+    // One that is overwritten later is no less wrong.
+    let wrong = rewritten(&reader, &keep.file("wrong.ldcap"), |changed, _| {
+        changed
+            .changed
+            .iter_mut()
+            .take(1)
+            .filter(|_| changed.sequence == third.sequence)
+            .for_each(|one| one.id.0[0] ^= 1);
+    });
+    ended(&verified(&wrong, &["--backend", "emu"]), "FAIL", 6);
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_a_region_that_replays_up_to_its_last_checkpoint() {
+    let keep = Run::new(built("omniprobe"));
+    let file = keep.file("run.ldcap");
+    let run = Run::hip("stretch").args(["killed", "5"]);
+    let options = ["--capture", file.to_str().unwrap(), "--capture-region", STRETCH, "--capture-checkpoints", "2"];
+    let run = run.probed(&[&options[..], &["-l", "/dev/null"]].concat());
+    assert!(!run.status.success());
+    let reader = Reader::open(&file).unwrap();
+    assert!(reader.records().region_ends.is_empty() && !reader.records().checkpoints.is_empty());
+    let outcome = verified(&file, &["--backend", "emu", "--json"]);
+    let parts: Vec<serde_json::Value> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (last, compared) = parts.split_last().unwrap();
+    assert!(!compared.is_empty() && compared.iter().all(|part| part["result"] == "PASS (qualified)"), "{parts:#?}");
+    assert!(last["qualified"].to_string().contains("region 1 has no end"), "{parts:#?}");
 }

@@ -8,6 +8,7 @@ mod instrument;
 mod machine;
 mod observers;
 mod products;
+mod region;
 mod replay;
 mod ring;
 mod start;
@@ -72,6 +73,11 @@ const BENCHES: &[Bench] = &[
         name: "replay",
         help: "what trials of a captured dispatch cost, and putting memory back beside putting all of it back",
         run: replay::run,
+    },
+    Bench {
+        name: "region",
+        help: "what a captured region costs a program, and how fast it is replayed beside the program itself",
+        run: region::run,
     },
     Bench {
         name: "instrument",

@@ -7,6 +7,7 @@
 mod bench;
 mod bisect;
 mod extract;
+mod hashes;
 mod run;
 mod schedule;
 mod together;
@@ -26,6 +27,7 @@ use crate::setup::{REGION_MASK_LIMIT, Setup};
 pub use bench::{Bench, KernelTimes, bench};
 pub use bisect::{Bisection, Element, Wanted, bisect};
 pub use extract::extract;
+pub use hashes::Hashes;
 pub use together::Together;
 
 use run::{LoadedPart, PartReplays, Side};
@@ -74,6 +76,25 @@ pub struct Launched {
     pub kernel: String,
 }
 
+/// What memory is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// That of the application, which the capture has.
+    Application,
+    /// That after replays of the application's own kernels.
+    Replay,
+}
+
+impl Reference {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reference::Application => "application",
+            Reference::Replay => "replay",
+        }
+    }
+}
+
 /// What came of a part.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -95,6 +116,10 @@ pub struct Report {
     pub repetitions: Vec<PartTimes>,
     /// How many were asked for.
     pub asked: usize,
+    /// What came of comparing what each dispatch left; `None` if the capture has no hashes of that.
+    pub hashes: Option<Hashes>,
+    /// What the memory after the last step was compared with.
+    pub reference: Option<Reference>,
     /// How its steps ran beside each other in the last replay; `None` if they ran one after the other.
     pub together: Option<Together>,
     /// How often the application's own kernels were replayed to judge others in their place.
@@ -129,6 +154,15 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
         loaded.restore()?;
         times.push(loaded.run_all(&side)?);
     }
+    let hashes = match options.verified && judged == Judged::Own {
+        true => loaded.compare_hashes(&own)?,
+        false => None,
+    };
+    let reference = match loaded.is_without_reference() {
+        false => Some(Reference::Application),
+        true => (judged == Judged::Other).then_some(Reference::Replay),
+    };
+    let reference = reference.filter(|_| options.verified);
     let (judgement, mask_begins) = found.unzip();
     let mut qualified = [part.qualified.clone(), loaded.loaded.qualified.clone()].concat();
     let (overall, buffers) = match judgement {
@@ -138,6 +172,16 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
             (Some(overall), buffers)
         }
         None => (None, Vec::new()),
+    };
+    if let Some(left_out) = hashes.as_ref().map(|hashes| hashes.left_out).filter(|left_out| *left_out > 0) {
+        qualified.push(format!("hashes of {left_out} allocations are not compared: replays differ there"));
+    }
+    // What a dispatch left wrong may have been overwritten since.
+    let differs = hashes.as_ref().is_some_and(|hashes| hashes.differs.is_some());
+    let overall = if differs && matches!(overall, Some(Overall::Pass | Overall::NoReference)) {
+        Some(Overall::Fail)
+    } else {
+        overall
     };
     Ok(Report {
         region: part.region.record.id,
@@ -149,6 +193,8 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
         replaced: side.replaced,
         repetitions: times,
         asked: options.repetitions.max(1) as usize,
+        hashes,
+        reference,
         together: loaded.together,
         own_replays,
         mask_begins: mask_begins.flatten(),

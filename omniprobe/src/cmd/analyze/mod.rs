@@ -24,10 +24,12 @@ use omniprobe_exit::Exit;
 pub(crate) use request::counted;
 use request::{NO_LIMIT, Request};
 
+use crate::alone;
 use crate::captured::{Captured, seconds, share, taken};
 use crate::exit;
 use crate::headings;
 use crate::output::{file, lines, tell};
+use crate::region::RegionArgs;
 use crate::results;
 use crate::worker::VariantArgs;
 
@@ -36,6 +38,8 @@ use crate::worker::VariantArgs;
 pub(crate) struct Options {
     #[command(flatten)]
     captured: Captured,
+    #[command(flatten)]
+    region: RegionArgs,
     #[command(flatten)]
     variant: VariantArgs,
     /// What is analysed [default: all, or nothing if --check or -a is given].
@@ -147,7 +151,7 @@ impl Options {
 /// When the capture cannot be read, has no such dispatch, or a file is for none of them.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
     let request = options.request()?;
-    let reader = options.captured.open()?;
+    let reader = alone::reader(&options.captured, &options.region)?;
     let dispatches = options.captured.dispatches(&reader)?;
     options.variant.is_used(&options.captured.file, &reader, &dispatches)?;
     let against = options.against.as_deref().map(Against::open).transpose()?;

@@ -14,15 +14,19 @@ use logdur_captured::verify::Rule;
 use logdur_captured::{CapturedError, symbol};
 use omniprobe_exit::Exit;
 
+use crate::alone;
 use crate::captured::{self, Captured};
 use crate::headings;
 use crate::output::{lines, tell};
+use crate::region::RegionArgs;
 
 /// What is compared with what, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
     captured: Captured,
+    #[command(flatten)]
+    region: RegionArgs,
     /// The capture to compare with. The same file compares dispatches of one capture.
     #[arg(value_name = "OTHER")]
     other: PathBuf,
@@ -46,10 +50,16 @@ pub(crate) struct Options {
 /// # Errors
 /// When a capture cannot be read, or has no such dispatch.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let a = options.captured.open()?;
+    let a = alone::reader(&options.captured, &options.region)?;
     // Of one file, what has the same name is not read to be compared.
     let is_same = fs::canonicalize(&options.captured.file).ok() == fs::canonicalize(&options.other).ok();
-    let other = if is_same { None } else { Some(options.captured.store.open(&options.other)?) };
+    let of_region = options.region.asked().is_some();
+    let number = options.dispatch_b.or(options.captured.last_of_region().ok().flatten().filter(|_| of_region));
+    let other = if is_same && !of_region {
+        None
+    } else {
+        Some(alone::other(&options.captured.store, &options.other, &options.region, number)?)
+    };
     let b = other.as_ref().unwrap_or(&a);
     let how = diff::Options { rules: options.tol.clone(), hidden: options.all };
     let (mut told, mut ends) = (HashSet::new(), Vec::new());

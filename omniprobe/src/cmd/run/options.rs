@@ -221,6 +221,9 @@ options! {
         /// In a region, capture all memory that it has reached after each N steps: a replay can begin there.
         #[arg(long, value_name = "N", requires = "capture_region")]
         capture_checkpoints: Option<OsString> => Interceptor::capture_checkpoints,
+        /// In a region, whether a hash of what each dispatch has changed is kept: verify names the first dispatch that differs.
+        #[arg(long, value_name = "0|1", requires = "capture_region", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = ["0", "1"])]
+        region_hashes: Option<String> => Interceptor::region_hashes,
         /// How much memory: none, what arguments point to, what can be reached from there, all.
         #[arg(long, value_name = "SCOPE", requires = "capture", value_parser = CaptureScope::WORDS)]
         capture_scope: Option<String> => Interceptor::capture_scope,

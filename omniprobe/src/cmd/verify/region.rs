@@ -4,7 +4,7 @@ use anyhow::Result;
 use logdur_captured::region::{CapturedPart, Region};
 use logdur_captured::verify::{BufferReport, Overall, Verdict};
 use logdur_replay::Setup;
-use logdur_replay::region::{self, Launched, Report};
+use logdur_replay::region::{self, Launched, Reference, Report};
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
 
@@ -90,6 +90,21 @@ fn text(report: &Report, attempt: u32) -> Vec<String> {
     }
     let told = |b: &&BufferReport| b.verdict != Verdict::Untouched || b.buffer.is_named();
     all.extend(report.buffers.iter().filter(told).flat_map(buffer));
+    if let Some(hashes) = &report.hashes {
+        all.push(match &hashes.differs {
+            None => {
+                format!("  each of {} dispatches left what it left in the application, by hashes", hashes.dispatches)
+            }
+            Some((first, bases)) => {
+                let bases: Vec<String> = bases.iter().map(|base| format!("{base:#x}")).collect();
+                format!(
+                    "  the first that left something else is {}: the memory at {}",
+                    launched(first),
+                    bases.join(", ")
+                )
+            }
+        });
+    }
     all.extend(report.mask_begins.iter().map(|begins| format!("  the mask begins at {}", launched(begins))));
     all.extend(report.qualified.iter().map(|text| format!("  qualified: {text}")));
     all.push(word_of(report));
@@ -122,6 +137,14 @@ fn as_json(report: &Report, attempt: u32, status: Exit) -> Value {
         "runtime": report.device.runtime,
         "repetitions": repetitions.collect::<Vec<_>>(),
         "own_replays": report.own_replays,
+        "reference": report.reference.map(Reference::word),
+        "hashes": report.hashes.as_ref().map(|hashes| json!({
+            "dispatches": hashes.dispatches,
+            "left_out": hashes.left_out,
+            "differs": hashes.differs.as_ref().map(|(at, bases)| json!({
+                "step": at.step, "dispatch": at.dispatch, "kernel": at.kernel, "allocations": bases,
+            })),
+        })),
         "concurrent": report.together.map(beside_json),
         "mask_begins": begins.map(|at| json!({ "step": at.step, "dispatch": at.dispatch, "kernel": at.kernel })),
         "buffers": report.buffers.iter().map(buffer_json).collect::<Vec<_>>(),
