@@ -21,6 +21,7 @@ use crate::gpu::Gpu;
 use crate::lock;
 use crate::memory::{Refusal, View};
 use crate::queue::aql::{AqlQueue, AqlQueueInfo};
+use crate::queue::pm4::{Pm4Queue, Pm4QueueInfo};
 use crate::queue::sdma::{SdmaQueue, SdmaQueueInfo};
 use crate::queue::{Progress, Queue};
 use crate::signal;
@@ -133,6 +134,12 @@ impl Engine {
     pub fn add_aql(&self, info: AqlQueueInfo, gpu: Arc<Gpu>) {
         gpu.remaps.fetch_add(1, Ordering::Relaxed);
         self.add(Box::new(AqlQueue::new(info, gpu)));
+    }
+
+    /// Adds a queue of PM4 commands.
+    pub fn add_pm4(&self, info: Pm4QueueInfo, gpu: Arc<Gpu>) {
+        gpu.remaps.fetch_add(1, Ordering::Relaxed);
+        self.add(Box::new(Pm4Queue::new(info, gpu)));
     }
 
     /// Adds an SDMA queue.

@@ -7,6 +7,7 @@ use hsa_sys::abi::kernel_descriptor::{self, KernelDescriptor};
 
 use crate::driver::PacketError;
 use crate::memory::View;
+use crate::queue::pm4::USER_DATA;
 
 /// Work-items of a workgroup at most.
 pub(crate) const MAX_WORKGROUP: u32 = 1024;
@@ -42,6 +43,8 @@ pub struct Launch {
     pub lds: u32,
     /// Bytes of scratch for each work-item.
     pub scratch: u32,
+    /// What scalar registers begin with, where commands say it and not the descriptor.
+    pub user_data: Option<Box<[u32; USER_DATA]>>,
 }
 
 impl Launch {
@@ -100,6 +103,7 @@ impl Launch {
             workgroups: std::array::from_fn(|d| grid[d].div_ceil(workgroup[d])),
             lds,
             scratch: packet.private_segment_size(),
+            user_data: None,
         })
     }
 

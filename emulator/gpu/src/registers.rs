@@ -107,6 +107,9 @@ fn scalar_registers(wave: &mut Wave, launch: &Launch, place: &WavePosition) {
         wave.set_pair(Operand::FLAT_SCRATCH, SCRATCH_WINDOW + u64::from(wave_offset));
     }
     let mut s = Sgprs { wave, next: 0 };
+    for &value in launch.user_data.iter().flat_map(|data| data.iter()).take(descriptor.user_sgpr_count() as usize) {
+        s.push(value);
+    }
     if has(properties::PRIVATE_SEGMENT_BUFFER) {
         // Lanes interleaved by dwords: swizzle on, index stride 64, lane id added to the index.
         s.push(SCRATCH_WINDOW as u32);

@@ -190,14 +190,21 @@ impl Events {
         }
     }
 
-    /// An interrupt of a wave, which carries only low bits of the number: signals the events that match and whose slot
-    /// has been written.
+    /// An interrupt of a wave or of a command, which carries only low bits of the number: signals the events that match and whose slot
+    /// has been written; if there is none, all whose slots have been. Source: the kernel's `kfd_signal_event_interrupt`.
     pub(crate) fn raise_partial(&self, partial: u32) {
         let matching: Vec<u32> = {
             let table = lock(&self.table);
             let ids = table.events.range(1..SIGNAL_EVENTS).map(|(&id, _)| id);
-            ids.filter(|id| *id == partial || (id & 0xff == partial & 0xff && table.read_slot(*id) != UNSIGNALED))
-                .collect()
+            let matching: Vec<u32> = ids
+                .filter(|id| *id == partial || (id & 0xff == partial & 0xff && table.read_slot(*id) != UNSIGNALED))
+                .collect();
+            if matching.is_empty() {
+                let ids = table.events.range(1..SIGNAL_EVENTS).map(|(&id, _)| id);
+                ids.filter(|id| table.read_slot(*id) != UNSIGNALED).collect()
+            } else {
+                matching
+            }
         };
         for id in matching {
             self.raise(id);

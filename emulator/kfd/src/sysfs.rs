@@ -165,6 +165,23 @@ fn pci_device(first: &Node, settings: &Emulator) -> Entries {
         ("/sys/bus/pci/drivers/amdgpu".to_owned(), Entry::Folder),
         (format!("/sys/bus/pci/devices/{pci}"), Entry::Link(format!("../../../devices/pci0000:00/{pci}"))),
     ]);
+    // Source: the kernel's `amdgpu_discovery.c`: a folder for each block by its number, a link by its name, and its instances below.
+    let instances = [p.xccs, p.sdma_engines + p.sdma_xgmi_engines, 1];
+    for ((version, instances), (number, name)) in
+        p.blocks.iter().flatten().zip(instances).zip([(11, "GC"), (42, "SDMA0"), (108, "NBIF")])
+    {
+        let die = format!("{device}/ip_discovery/die/0");
+        entries.push((format!("{die}/{name}"), Entry::Link(number.to_string())));
+        for instance in 0..instances {
+            let parts = ["major", "minor", "revision"].iter().zip(version.map(|part| part.to_string()));
+            let parts = parts.map(|(part, text)| (*part, text));
+            let others =
+                [("hw_id", number.to_string()), ("num_instance", instance.to_string()), ("harvest", "0x0".to_owned())];
+            entries.extend(
+                parts.chain(others).map(|(part, text)| file(format!("{die}/{number}/{instance}/{part}"), text + "\n")),
+            );
+        }
+    }
     // Their text is made when they are opened; here they are only so that they are found.
     entries.extend(READINGS.iter().map(|(name, _)| file(format!("{device}/{name}"), "0\n")));
     entries

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use hsa_sys::abi::aql::{INVALID_HEADER, Packet, PacketType, vendor};
 use hsa_sys::abi::queue::{Queue as AbiQueue, properties};
 
+use super::pm4::{Commands, Pause};
 use super::{Doorbell, Progress, Queue};
 use crate::dispatch::{Dispatch, Moment};
 use crate::driver::{CompletedPacket, MemoryFault, PacketError, QueueError, ReadIndex, Times};
@@ -96,6 +97,8 @@ pub(crate) struct AqlQueue {
     stalled: Option<(u64, Instant)>,
     /// The compute units that its workgroups run on.
     units: Arc<Units>,
+    /// PM4 commands of the packet that is next.
+    commands: Commands,
     active: bool,
     failed: bool,
 }
@@ -139,6 +142,7 @@ impl AqlQueue {
             profiling: None,
             stalled: None,
             units,
+            commands: Commands::default(),
             active: true,
             failed: false,
         }
@@ -403,24 +407,23 @@ impl AqlQueue {
         Ok(Flight { kernel: Some(dispatch), late })
     }
 
-    /// The PM4 commands that the runtime sends through AQL queues. Source: AMD's PM4 definitions, type-3 packets.
+    /// Executes the PM4 commands of a packet; those that wait are gone on with later.
     fn indirect_buffer(&mut self, packet: &Packet) -> Result<(), Hold> {
-        /// Waits for caches; there are none here, and code is compared with memory at every dispatch.
-        const ACQUIRE_MEM: u32 = 0x58;
-        const NOP: u32 = 0x10;
-        let (address, dwords) = packet.pm4_indirect_buffer();
-        let mut at = 0;
-        while at < dwords {
-            let word = self.view.word32(address.wrapping_add(4 * u64::from(at)), false);
-            let header = word.map_err(|u| Hold::Fault(u, "a PM4 indirect buffer"))?.load(Ordering::Relaxed);
-            let (kind, opcode, count) = (header >> 30, header >> 8 & 0xff, header >> 16 & 0x3fff);
-            if kind != 3 || !matches!(opcode, ACQUIRE_MEM | NOP) {
-                self.gpu.driver.log(&format!("queue {}: PM4 command {header:#010x} is not implemented", self.info.id));
-                return Err(PacketError::Type.into());
-            }
-            at += count + 2;
+        if self.commands.is_empty() {
+            let (address, dwords) = packet.pm4_indirect_buffer();
+            self.commands.begin(address, dwords);
         }
-        Ok(())
+        let idle = self.in_flight.iter().all(Flight::has_ended);
+        let pause = self.commands.run(&mut self.view, &self.gpu, idle);
+        let what = match pause.map_err(|u| Hold::Fault(u, "a PM4 command"))? {
+            Pause::Done => return Ok(()),
+            Pause::Wait => return Err(Hold::Wait),
+            Pause::Launch(_) => "a dispatch by PM4 in an AQL queue".to_owned(),
+            Pause::NotImplemented(what) => what,
+            Pause::Refused(error) => return Err(error.into()),
+        };
+        self.gpu.driver.log(&format!("queue {}: {what} is not implemented", self.info.id));
+        Err(PacketError::Type.into())
     }
 
     fn stop(&mut self, error: &QueueError) {

@@ -1,6 +1,7 @@
 //! Queues: rings of packets that an application writes and the machine consumes.
 
 pub mod aql;
+pub mod pm4;
 pub mod sdma;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Packets made by hand, given to queues of an engine without threads.
 
 mod aql;
+mod pm4;
 mod random;
 mod sdma;
 mod slices;

@@ -1,0 +1,155 @@
+//! Queues of PM4 commands, and their buffers in AQL queues.
+
+use std::sync::atomic::Ordering;
+
+use amdgpu_isa::Arch;
+
+use super::*;
+use crate::driver::PacketError;
+use crate::queue::pm4::Pm4QueueInfo;
+
+/// Adds the word in `s2` to the number of the workgroup, and stores it at the address in `s[0:1]`. The words are llvm-mc's.
+const KERNEL: &[u32] = &[
+    0x7e00_0203, // v_mov_b32 v0, s3
+    0x2402_0082, // v_lshlrev_b32 v1, 2, v0
+    0x6800_0002, // v_add_u32 v0, s2, v0
+    0xdc70_8000,
+    0x0000_0001, // global_store_dword v1, v0, s[0:1]
+    0xbf81_0000, // s_endpgm
+];
+
+/// A command with these words behind its header.
+fn command(opcode: u32, words: &[u32]) -> Vec<u32> {
+    let mut all = vec![3 << 30 | (words.len() as u32 - 1) << 16 | opcode << 8];
+    all.extend(words);
+    all
+}
+
+/// Sets registers that follow each other.
+fn set(register: u32, values: &[u32]) -> Vec<u32> {
+    let mut words = vec![register - 0x2c00];
+    words.extend(values);
+    command(0x76, &words)
+}
+
+/// Runs `KERNEL` in so many workgroups.
+fn kernel(groups: u32, to: u64, base: u32) -> Vec<u32> {
+    [
+        set(0x2e0c, &[(CODE >> 8) as u32, (CODE >> 40) as u32]),
+        // Three user registers, and the workgroup's number.
+        set(0x2e12, &[0, 3 << 1 | 1 << 7]),
+        set(0x2e2d, &[1]),
+        set(0x2e40, &[to as u32, (to >> 32) as u32, base]),
+        set(0x2e04, &[0, 0, 0, 64, 1, 1, 0, 0]),
+        command(0x15, &[groups, 1, 1, 1 | 1 << 2]),
+    ]
+    .concat()
+}
+
+fn flush() -> Vec<u32> {
+    command(0x46, &[7 | 4 << 8])
+}
+
+/// Stores 32 bits when everything before is done.
+fn release(to: u64, value: u32) -> Vec<u32> {
+    command(0x49, &[0, 1 << 29, to as u32, (to >> 32) as u32, value, 0, 0])
+}
+
+/// Waits until a word is at least a value.
+fn wait(at: u64, value: u32) -> Vec<u32> {
+    command(0x3c, &[5 | 1 << 4, at as u32, (at >> 32) as u32, value, u32::MAX, 4])
+}
+
+/// A GPU with a queue whose ring has these commands, all of them covered.
+fn with_commands(commands: &[u32]) -> Rig {
+    let mut rig = Rig::new(Arch::Gfx942);
+    rig.put(CODE, KERNEL);
+    rig.put(RING, commands);
+    let doorbell = rig.doorbell(commands.len() as u64);
+    let info = Pm4QueueInfo { id: 7, ring: RING, bytes: RING_BYTES, read_pointer: QUEUE, doorbell };
+    rig.engine.engine().add_pm4(info, rig.gpu.clone());
+    rig
+}
+
+#[test]
+fn kernels_run_with_the_registers_that_commands_have_set_and_what_follows_waits_for_them() {
+    let commands = [kernel(5, DATA, 100), kernel(3, DATA + 64, 7), flush(), release(SIGNALS, 9)].concat();
+    let mut rig = with_commands(&commands);
+    rig.run_until_idle();
+    let words = |rig: &mut Rig, at: u64| -> Vec<u32> { (0..6).map(|n| rig.word(at + 4 * n)).collect() };
+    assert_eq!(words(&mut rig, DATA), [100, 101, 102, 103, 104, 0]);
+    assert_eq!(words(&mut rig, DATA + 64), [7, 8, 9, 0, 0, 0]);
+    assert_eq!((rig.word(SIGNALS), rig.word(QUEUE)), (9, commands.len() as u32));
+    assert_eq!((rig.errors(), rig.faults()), (vec![], vec![]));
+}
+
+#[test]
+fn a_wait_holds_the_commands_behind_it_and_buffers_are_called() {
+    let called = [wait(SIGNALS, 3), release(DATA, 1)].concat();
+    let commands = [
+        command(0x3f, &[LARGE as u32, (LARGE >> 32) as u32, called.len() as u32 | 1 << 23]),
+        // For the eighth die, which is there.
+        command(0x23, &[1 << 31 | 8]),
+        release(DATA + 4, 2),
+        release(DATA + 8, 3),
+    ];
+    let mut commands = commands.concat();
+    // Round the end of the ring.
+    let mut rig = with_commands(&[]);
+    rig.put(LARGE, &called);
+    let before = (RING_BYTES / 4) as u32 - 6;
+    let mut ring = vec![2 << 30; before as usize];
+    ring.append(&mut commands);
+    let (first, rest) = ring.split_at((RING_BYTES / 4) as usize);
+    rig.put(RING, first);
+    rig.rung.store(u64::from(before), Ordering::Release);
+    rig.run_until_idle();
+    assert_eq!(rig.word(QUEUE), before);
+    rig.put(RING, rest);
+    rig.rung.store(ring.len() as u64, Ordering::Release);
+    rig.run_until_idle();
+    assert_eq!([0, 4, 8].map(|at| rig.word(DATA + at)), [0, 0, 0], "the signal has not come");
+    rig.put(SIGNALS, &[3]);
+    rig.run_until_idle();
+    assert_eq!([0, 4, 8].map(|at| rig.word(DATA + at)), [1, 2, 3]);
+    assert_eq!(rig.word(QUEUE), rest.len() as u32);
+    assert_eq!((rig.errors(), rig.faults()), (vec![], vec![]));
+}
+
+#[test]
+fn a_command_for_other_dies_is_left_out() {
+    let mut skipped = command(0x23, &[0]);
+    // The mask of dies is in the highest eight bits: none of this GPU's.
+    skipped[1] = release(0, 0).len() as u32;
+    let commands = [skipped, release(DATA, 1), release(DATA + 4, 2)].concat();
+    let mut rig = with_commands(&commands);
+    rig.run_until_idle();
+    assert_eq!([0, 4].map(|at| rig.word(DATA + at)), [0, 2]);
+}
+
+#[test]
+fn what_is_not_implemented_or_not_mapped_stops_the_queue_and_is_not_skipped() {
+    for wrong in [
+        // A counter's register, a mask of units, an indirect dispatch, a comparison, another event, too long.
+        command(0x79, &[0x1800, 1]),
+        set(0x2e16, &[1]),
+        set(0x2e0b, &[1]),
+        command(0x16, &[0, 0]),
+        command(0x3c, &[7 | 1 << 4, DATA as u32, 0, 0, 0, 0]),
+        command(0x46, &[0x14]),
+        vec![3 << 30 | 0x3ff << 16 | 0x37 << 8],
+        vec![0],
+        command(0x15, &[1, 1, 1, 1 | 1 << 5]),
+    ] {
+        let mut rig = with_commands(&[wrong.clone(), release(DATA, 1)].concat());
+        rig.run_until_idle();
+        assert_eq!(rig.errors(), [QueueError::Packet(PacketError::Type)], "{wrong:x?}");
+        assert_eq!(rig.word(DATA), 0, "{wrong:x?}");
+    }
+    let mut rig = with_commands(&[release(NOWHERE, 1), release(DATA, 1)].concat());
+    rig.run_until_idle();
+    assert_eq!((rig.faults(), rig.word(DATA)), (vec![(NOWHERE, true)], 0));
+    let mut rig = with_commands(&command(0x15, &[1, 1, 1, 1]));
+    rig.run_until_idle();
+    assert_eq!(rig.errors(), [QueueError::Packet(PacketError::Dimensions)], "no work-items");
+}
