@@ -10,5 +10,6 @@ mod openmp;
 mod oracles;
 mod strict;
 mod textures;
+mod tinygrad;
 mod tools;
 pub(crate) mod triton;
