@@ -23,6 +23,8 @@ pub struct AddressMap {
     table: AtomicPtr<Table>,
     /// How often a table was used again.
     reuses: AtomicU64,
+    /// How often a value has changed.
+    changes: AtomicU64,
     writer: Mutex<Writer>,
 }
 
@@ -83,6 +85,7 @@ impl AddressMap {
         AddressMap {
             table: AtomicPtr::new(ptr::null_mut()),
             reuses: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             writer: Mutex::new(Writer { used: 0, old: Vec::new() }),
         }
     }
@@ -105,6 +108,12 @@ impl AddressMap {
         }
     }
 
+    /// How often a value has changed: while it stays, so do all values that were read after it.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Gives an address a value; 0 takes it away.
     pub fn set(&self, address: u64, value: u64) {
         let mut writer = lock(&self.writer);
@@ -118,6 +127,7 @@ impl AddressMap {
             entry.address.store(address, Ordering::Release);
         }
         entry.value.store(value, Ordering::Release);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Takes all values away.
@@ -126,6 +136,7 @@ impl AddressMap {
         for entry in self.table().into_iter().flat_map(|t| &t.0) {
             entry.value.store(0, Ordering::Release);
         }
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     fn table_with_room(&self, writer: &mut Writer) -> &'static Table {
@@ -205,9 +216,14 @@ mod tests {
     fn a_cleared_map_is_empty_and_can_be_filled_again() {
         let map = AddressMap::new();
         map.set(0x1000, 7);
+        let changes = map.changes();
+        assert_eq!((map.get(0x1000), map.changes()), (7, changes));
         map.clear();
         assert_eq!(map.get(0x1000), 0);
+        assert_ne!(map.changes(), changes);
+        let changes = map.changes();
         map.set(0x1000, 8);
         assert_eq!(map.get(0x1000), 8);
+        assert_ne!(map.changes(), changes);
     }
 }

@@ -12,6 +12,7 @@ pub fn set(api: &'static Api) {
 }
 
 /// The functions as they were before any hook of ours.
+#[inline]
 pub fn get() -> Option<&'static Api> {
     // SAFETY: the pointer is null or that of an `Api` that lives as long as the process.
     unsafe { API.load(Ordering::Acquire).as_ref() }

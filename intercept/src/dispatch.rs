@@ -17,7 +17,7 @@ use crate::interceptor::Interceptor;
 use crate::interceptor::ports::Changed;
 use crate::kernarg_ring::Borrowed;
 use crate::pending::SignalStays;
-use crate::queue::{Publisher, Queue};
+use crate::queue::{LastKernel, Publisher, Queue};
 use crate::window::Window;
 
 /// How many records before its use a record's cache line is asked for: the threads that read records leave it elsewhere.
@@ -83,8 +83,12 @@ impl Publisher {
             time = *now.get_or_insert_with(|| interceptor.clock.ticks());
         }
         let change = interceptor.ports.change.is_some();
-        // No code is loaded or destroyed between the packets of one pass: an address is looked up once.
-        let mut last = (0, 0);
+        // No code is loaded or destroyed between the packets of one pass.
+        let changes = interceptor.kernel_numbers.changes();
+        let mut last = match self.kernel {
+            last if last.changes == changes => last,
+            _ => LastKernel { changes, ..LastKernel::default() },
+        };
         for (slot, asker) in slots {
             // A copy that stays in registers: what needs all of it reads the slot again.
             let packet = slot.read();
@@ -95,16 +99,17 @@ impl Publisher {
             let asked = Asked { id, time, asker };
             if !change || !self.change(interceptor, queue, slot, asked, true) {
                 let object = packet.kernel_object();
-                if object != last.0 {
-                    last = (object, interceptor.kernel_numbers.get(object) as u32);
+                if object != last.object {
+                    last = LastKernel { changes, object, number: interceptor.kernel_numbers.get(object) as u32 };
                 }
-                let recorded = self.record(interceptor, queue, &packet, last.1, asked);
+                let recorded = self.record(interceptor, queue, &packet, last.number, asked);
                 if let Some((_, Some(own))) = recorded {
                     slot.set_completion_signal(own.handle());
                 }
             }
             id += 1;
         }
+        self.kernel = last;
     }
 
     /// As [`observe`](Self::observe), where not all dispatches are recorded: `id` is the number of the first one.

@@ -44,6 +44,7 @@ impl Sleeper {
     }
 
     /// Wakes the sleeper if it sleeps. To be called after the work for it is visible.
+    #[inline]
     pub fn wake(&self) {
         if self.expedited.load(Ordering::Relaxed) {
             compiler_fence(Ordering::SeqCst);

@@ -318,6 +318,9 @@ impl BlockRef {
     fn ask_for(self, slot: usize) {
         let Some(record) = self.get().records.get(slot) else { return };
         prefetch_for_write(record);
+        if slot == 0 {
+            prefetch_for_write(self.get());
+        }
         if slot.is_multiple_of(PROGRESS_OF_A_LINE) {
             prefetch_for_write(&self.own().progress[slot]);
         }

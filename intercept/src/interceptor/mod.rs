@@ -83,6 +83,7 @@ pub struct SeenAgent {
 static INTERCEPTOR: AtomicPtr<Interceptor> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The interceptor of this process, if there is one.
+#[inline]
 pub fn current() -> Option<&'static Interceptor> {
     let interceptor = INTERCEPTOR.load(Ordering::Acquire);
     // SAFETY: the pointer is null or comes from a `&'static`, in `install`.

@@ -96,6 +96,7 @@ impl Reaper {
     }
 
     /// A publisher has published.
+    #[inline]
     pub fn wake(&self) {
         self.idle.wake();
         if self.forwarding.load(Ordering::Relaxed) > 0 {

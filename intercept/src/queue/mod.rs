@@ -79,6 +79,18 @@ pub struct Publisher {
     pub stash: Vec<OwnSignal>,
     /// In place: where the slots end that are known to be consumed.
     pub room: u64,
+    /// The kernel of the last dispatch.
+    pub(crate) kernel: LastKernel,
+}
+
+/// The kernel that was looked up last: applications repeat kernels.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastKernel {
+    /// How often the numbers of kernels had changed before.
+    pub(crate) changes: u64,
+    /// The address of its descriptor, which may be another kernel's after a change.
+    pub(crate) object: u64,
+    pub(crate) number: u32,
 }
 
 impl Queue {
@@ -94,7 +106,13 @@ impl Queue {
             spare: OwnLine::default(),
             ring,
             has_packets,
-            publisher: OwnLine(CombiningLock::new(Publisher { free: start, records: 0, stash: Vec::new(), room: 0 })),
+            publisher: OwnLine(CombiningLock::new(Publisher {
+                free: start,
+                records: 0,
+                stash: Vec::new(),
+                room: 0,
+                kernel: LastKernel::default(),
+            })),
             reaped: OwnLine(Mutex::new(start)),
             logged: Mutex::new(start),
             forwarding: AtomicU32::new(0),

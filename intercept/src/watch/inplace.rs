@@ -31,10 +31,15 @@ use crate::ports::NameSite;
 use crate::queue::{Memory, Noted, Publisher, Queue, Ring};
 use crate::stack::guard_large;
 
+use super::nearest::Nearest;
+
 /// Addresses of the queues that are watched in place, and of their [`Queue`]s.
 static QUEUES: AddressMap = AddressMap::new();
 /// Their doorbells.
 static DOORBELLS: AddressMap = AddressMap::new();
+/// Those of them that are found first.
+static NEAREST_QUEUES: Nearest = Nearest::new();
+static NEAREST_DOORBELLS: Nearest = Nearest::new();
 /// Queues that are known, and are not watched here.
 static LEFT: AddressMap = AddressMap::new();
 /// Held while a queue of an unknown origin is looked at.
@@ -97,9 +102,7 @@ pub unsafe fn watch(
             fields.id
         ));
     }
-    let address = std::ptr::from_ref(queue).expose_provenance() as u64;
-    QUEUES.set(handle.addr() as u64, address);
-    DOORBELLS.set(fields.doorbell_signal.handle, address);
+    enter(queue, handle, fields.doorbell_signal.handle);
     // For the reaper to make signals ready.
     interceptor.reaper.look_now();
     Ok(())
@@ -115,15 +118,45 @@ fn indices_are_the_runtimes(api: &Api) -> bool {
     functions.into_iter().all(|f| f.is_some_and(|f| library::is_of_the_runtime(f.addr())))
 }
 
+/// A queue is found by its address and its doorbell from now on.
+fn enter(queue: &'static Queue, handle: *const hsa_queue_t, doorbell: u64) {
+    let address = std::ptr::from_ref(queue).expose_provenance() as u64;
+    for (map, nearest, of) in
+        [(&QUEUES, &NEAREST_QUEUES, handle.addr() as u64), (&DOORBELLS, &NEAREST_DOORBELLS, doorbell)]
+    {
+        map.set(of, address);
+        nearest.enter(of, queue);
+    }
+}
+
+/// It is not found any more.
+fn leave_maps(queue: &Queue, handle: *const hsa_queue_t, doorbell: u64) {
+    for (map, nearest, of) in
+        [(&QUEUES, &NEAREST_QUEUES, handle.addr() as u64), (&DOORBELLS, &NEAREST_DOORBELLS, doorbell)]
+    {
+        map.set(of, 0);
+        nearest.leave(of, queue);
+    }
+}
+
 #[inline]
+fn of_doorbell(signal: hsa_signal_t) -> Option<&'static Queue> {
+    let doorbell_of = |queue: &Queue| queue.ring.as_ref().map(|ring| ring.doorbell);
+    NEAREST_DOORBELLS.get(signal.handle, doorbell_of).or_else(|| entered(&DOORBELLS, signal.handle))
+}
+
+#[cold]
 fn entered(map: &AddressMap, address: u64) -> Option<&'static Queue> {
     let queue = std::ptr::with_exposed_provenance::<Queue>(map.get(address) as usize);
     // SAFETY: the maps hold addresses of queues, and 0. A queue leaves them when it is destroyed, and is freed long after that.
     unsafe { queue.as_ref() }
 }
 
+#[inline]
 fn of_queue(handle: *const hsa_queue_t) -> Option<&'static Queue> {
-    entered(&QUEUES, handle.addr() as u64)
+    let handle_of = |queue: &Queue| Some(queue.handle.load(Ordering::Relaxed).addr() as u64);
+    let address = handle.addr() as u64;
+    NEAREST_QUEUES.get(address, handle_of).or_else(|| entered(&QUEUES, address))
 }
 
 /// The ring whose index a producer is about to use; `None` if the runtime's own is meant.
@@ -281,7 +314,7 @@ fn hand_over(queue: &'static Queue, ring: &'static Ring) {
 /// A store of a value to a signal: true if it was a doorbell's, and is dealt with.
 #[inline]
 pub fn rang(signal: hsa_signal_t, value: i64) -> bool {
-    let Some(queue) = entered(&DOORBELLS, signal.handle) else { return false };
+    let Some(queue) = of_doorbell(signal) else { return false };
     let (Some(ring), Some(api)) = (&queue.ring, calls::get()) else { return false };
     if ring.bypassed.load(Ordering::Relaxed) {
         queue.publisher.work(|_| ring.pass_on_written(api));
@@ -441,8 +474,7 @@ pub fn leave(queue: &'static Queue) {
     queue.publisher.work(|publisher| publish(publisher, queue, ring, api, interceptor::current()));
     ring.bypassed.store(true, Ordering::SeqCst);
     ring.leave();
-    QUEUES.set(queue.handle.load(Ordering::Acquire).addr() as u64, 0);
-    DOORBELLS.set(ring.doorbell, 0);
+    leave_maps(queue, queue.handle.load(Ordering::Acquire), ring.doorbell);
 }
 
 /// Counts what has passed unseen until now on a queue that is watched.
@@ -472,8 +504,7 @@ pub fn close(queue: &Queue, handle: *const hsa_queue_t, interceptor: &Intercepto
     if ring.owners.fetch_sub(1, Ordering::AcqRel) != 1 {
         return false;
     }
-    QUEUES.set(handle.addr() as u64, 0);
-    DOORBELLS.set(ring.doorbell, 0);
+    leave_maps(queue, handle, ring.doorbell);
     queue.publisher.close(|publisher| {
         if let Some(api) = calls::get() {
             guard((), || count_written_around(interceptor, queue, ring, api));

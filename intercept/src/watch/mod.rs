@@ -7,6 +7,7 @@
 mod completed;
 pub mod inplace;
 mod intercept;
+mod nearest;
 
 use std::sync::atomic::Ordering;
 
