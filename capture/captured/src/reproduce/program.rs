@@ -34,6 +34,8 @@ pub(super) const CMAKE: &str = "\
 cmake_minimum_required(VERSION 3.16)
 project(reproduce LANGUAGES CXX)
 set(CMAKE_CXX_STANDARD 17)
+# HIP's own files of some versions were written for a CMake that later ones refuse.
+set(CMAKE_POLICY_VERSION_MINIMUM 3.5)
 list(APPEND CMAKE_PREFIX_PATH /opt/rocm)
 find_package(hip REQUIRED CONFIG)
 add_executable(reproduce reproduce.cpp)
