@@ -19,6 +19,7 @@ mod headings;
 mod hello;
 mod help;
 mod input;
+mod keep;
 mod kind;
 mod listing;
 mod output;

@@ -32,6 +32,11 @@ pub(crate) struct OrderArgs {
 }
 
 impl RegionArgs {
+    /// The only region of a capture.
+    pub(crate) fn only() -> RegionArgs {
+        RegionArgs { region: Some(0) }
+    }
+
     /// The number of the region, if one is asked for; `None` in it means the only one.
     pub(crate) fn asked(&self) -> Option<Option<u64>> {
         self.region.map(|number| Some(number).filter(|number| *number > 0))

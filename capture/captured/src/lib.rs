@@ -10,11 +10,14 @@ mod dispatch;
 mod divided;
 mod error;
 pub mod extract;
+mod fewest;
 pub mod kernarg;
 mod npy;
 pub mod region;
 pub mod regions;
 pub mod reproduce;
+mod told;
+mod trim;
 pub mod verify;
 
 pub use backend::Backend;
@@ -25,3 +28,6 @@ pub use dispatch::{
 };
 pub use divided::{Bounds, Divided, divided};
 pub use error::{CapturedError, Result, with_causes};
+pub use fewest::fewest;
+pub use told::Told;
+pub use trim::trim;

@@ -81,6 +81,11 @@ impl Dirty {
         &self.pages
     }
 
+    /// Where they are, those that are near each other in one piece.
+    pub(crate) fn runs(&self) -> &[PlacedRange] {
+        &self.runs
+    }
+
     /// How many bytes a restore writes.
     pub(crate) fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| length(run) as u64).sum()

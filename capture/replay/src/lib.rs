@@ -46,4 +46,4 @@ pub use process::{address_limit, leave, worker};
 pub use replacement::{Replacement, Which};
 pub use replay::{Options, Repetition, Report, Whose, replay};
 pub use setup::{MASK_LIMIT, REGION_MASK_LIMIT, Setup};
-pub use variants::{Ran, Variants};
+pub use variants::{Ran, Trials, Variants};

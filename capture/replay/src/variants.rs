@@ -28,6 +28,21 @@ pub struct Ran {
     pub gpu_ns: Vec<u64>,
 }
 
+/// What variants are tried of.
+pub trait Trials {
+    /// What it is on.
+    fn device(&self) -> &Description;
+
+    /// Why a result says less than it could, one line each.
+    fn qualified(&self) -> &[String];
+
+    /// Tries a variant.
+    ///
+    /// # Errors
+    /// When it may not be launched; nothing is lost then. When it faults or does not end: the process is of no use then.
+    fn run(&mut self, variant: &Variant, repetitions: u32) -> Result<Ran>;
+}
+
 /// A dispatch on a device, of which variants are tried.
 pub struct Variants<'c> {
     loaded: LoadedDispatch<'c>,
@@ -52,21 +67,8 @@ impl<'c> Variants<'c> {
         Ok(Variants { loaded, own, of_own: KernelRuns::default(), seen: Vec::new(), recent: VecDeque::new() })
     }
 
-    /// What it is on.
-    pub fn device(&self) -> &Description {
-        self.loaded.device().description()
-    }
-
-    /// Why a result says less than it could, one line each.
-    pub fn qualified(&self) -> &[String] {
-        &self.loaded.qualified
-    }
-
     /// Tries a variant.
-    ///
-    /// # Errors
-    /// When it may not be launched; nothing is lost then. When it faults or does not end: the process is of no use then.
-    pub fn run(&mut self, variant: &Variant, repetitions: u32) -> Result<Ran> {
+    fn tried(&mut self, variant: &Variant, repetitions: u32) -> Result<Ran> {
         let launch = self.loaded.launch(variant)?;
         let recent = self.recent.iter().position(|(recent, _)| recent == variant);
         let recent = recent.and_then(|at| self.recent.remove(at));
@@ -112,5 +114,19 @@ impl<'c> Variants<'c> {
             ran.buffers = buffers;
         }
         Ok(passes)
+    }
+}
+
+impl Trials for Variants<'_> {
+    fn device(&self) -> &Description {
+        self.loaded.device().description()
+    }
+
+    fn qualified(&self) -> &[String] {
+        &self.loaded.qualified
+    }
+
+    fn run(&mut self, variant: &Variant, repetitions: u32) -> Result<Ran> {
+        self.tried(variant, repetitions)
     }
 }

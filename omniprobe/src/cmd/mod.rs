@@ -15,6 +15,7 @@ mod info;
 mod isa;
 mod log;
 mod man;
+mod minimize;
 mod replay;
 mod report;
 mod reproduce;
@@ -23,6 +24,7 @@ mod store;
 mod summary;
 mod top;
 mod trace;
+mod trim;
 mod tune;
 mod verify;
 
@@ -122,6 +124,16 @@ subcommands! {
         "extract CAPTURE -o DIR [OPTIONS]"
         "Write the buffer `out` as a NumPy file"
         "omniprobe extract app.ldcap -o files --type out=f32";
+    /// Write some dispatches of a capture as a capture of their own: of a region, what is between them is replayed.
+    Trim = trim
+        "trim CAPTURE --keep WHICH -o FILE [OPTIONS]"
+        "Keep ten dispatches of a region"
+        "omniprobe trim app.ldcap --keep dispatches:10-19 -o small.ldcap";
+    /// Write the fewest dispatches and bytes of a capture that still show a mismatch or a fault.
+    Minimize = minimize
+        "minimize CAPTURE -o FILE [OPTIONS] [-- OPTIONS OF VERIFY]"
+        "Make a small capture for a bug report of new.hsaco"
+        "omniprobe minimize app.ldcap -o small.ldcap -- --hsaco new.hsaco";
     /// Write a stand-alone HIP program that launches a captured dispatch and checks its results.
     Reproduce = reproduce
         "reproduce CAPTURE -o DIR [OPTIONS]"

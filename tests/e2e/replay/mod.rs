@@ -2,15 +2,19 @@
 
 mod alone;
 mod bench;
+mod bisect;
+mod chain;
 mod counters;
 mod damage;
 mod diff;
 mod layouts;
+mod minimize;
 mod mutants;
 pub(crate) mod mutations;
 mod region;
 mod region_of_a_program;
 mod regions_together;
 mod stacks;
+mod trim;
 mod tune;
 pub(crate) mod verify;

@@ -60,7 +60,7 @@ pub(super) struct StoryStep {
 /// A region as an application would have made it.
 #[derive(Clone)]
 pub(super) struct Story {
-    code: Vec<u8>,
+    pub(super) code: Vec<u8>,
     pub(super) steps: Vec<StoryStep>,
     /// Behind which steps all memory is known, and what it is.
     pub(super) checkpoints: BTreeMap<u64, Bytes>,
@@ -124,7 +124,7 @@ impl Story {
         Story::new().checkpoints[&4][1].1.clone()
     }
 
-    fn write(&self, path: &Path) -> PathBuf {
+    pub(super) fn write(&self, path: &Path) -> PathBuf {
         let mut writer = Writer::create(path, &Options::default()).unwrap();
         writer.session(&Session { pid: 1, exe: "/a/program".to_owned(), ..Session::default() }).unwrap();
         let isa = format!("amdgcn-amd-amdhsa--{}", harness::arch());
@@ -266,7 +266,7 @@ pub(super) fn text(outcome: &Outcome) -> String {
 }
 
 /// The JSON objects that a tool has printed.
-fn objects(outcome: &Outcome) -> Vec<serde_json::Value> {
+pub(super) fn objects(outcome: &Outcome) -> Vec<serde_json::Value> {
     outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 

@@ -9,10 +9,10 @@ use super::verify::{ended, on_file};
 use crate::support::harness::{self, Outcome, Run, built};
 
 /// From the first kernel of the program `stretch` to its last one.
-const STRETCH: &str = "kernel:^step$@1..kernel:^last$@2";
+pub(super) const STRETCH: &str = "kernel:^step$@1..kernel:^last$@2";
 
 /// Writes a capture once more, with steps and their deltas changed.
-fn rewritten(reader: &Reader, path: &Path, change: impl Fn(&mut Step, &mut Bytes)) -> PathBuf {
+pub(super) fn rewritten(reader: &Reader, path: &Path, change: impl Fn(&mut Step, &mut Bytes)) -> PathBuf {
     type Write<'a> = Box<dyn FnOnce(&mut Writer) + 'a>;
     let records = reader.records();
     let mut all: Vec<(u64, Write<'_>)> = Vec::new();

@@ -37,7 +37,7 @@ pub(crate) fn tool(name: &str, captured: &Captured, options: &[&str]) -> Outcome
 pub(crate) fn on_file(run: Run, name: &str, file: &Path, arch: &str, options: &[&str]) -> Outcome {
     let mut command = run.omniprobe();
     command.arg(name).arg(file).args(options);
-    let runs = ["replay", "verify", "bench", "tune"].contains(&name);
+    let runs = ["replay", "verify", "bench", "tune", "trim", "minimize"].contains(&name);
     if runs && !options.contains(&"--backend") {
         command.args(harness::rocm_option());
         if !harness::on_hardware() {

@@ -4,8 +4,10 @@
 //! [`CapturedPart`] has all that a part needs to be replayed: it looks like one dispatch, whose memory is that of all steps, with the others
 //! as its companions.
 
+mod align;
 mod check;
 mod part;
+mod span;
 
 use std::ops::Range;
 
@@ -17,6 +19,7 @@ use check::Check;
 
 use crate::error::{CapturedError, Result};
 
+pub use align::align;
 pub use part::{CapturedPart, PartStep, Work};
 
 /// A region of a capture. Its steps are all there, in their order, and refer to what the capture has.

@@ -135,6 +135,11 @@ impl Type {
         self.is_float() && self.number(bytes).is_nan()
     }
 
+    /// True for infinity, of either sign.
+    pub fn is_infinite(self, bytes: &[u8]) -> bool {
+        self.is_float() && self.number(bytes).is_infinite()
+    }
+
     /// True for types whose numbers have units in the last place.
     pub fn is_float(self) -> bool {
         matches!(self, Type::F16 | Type::Bf16 | Type::F32 | Type::F64)

@@ -2,6 +2,7 @@
 
 mod code;
 mod compared;
+mod look;
 mod replays;
 mod steps;
 mod stores;
@@ -34,6 +35,8 @@ use crate::relocations::Relocations;
 use crate::replacement::{self, Other, Replacement};
 use crate::setup::{MASK_LIMIT, Setup};
 use crate::{calls, contents, hostcall};
+
+pub(crate) use look::ChangedPage;
 
 use code::{bound, load_at, load_captured_other, own_variables};
 use stores::Stores;

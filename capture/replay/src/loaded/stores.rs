@@ -40,6 +40,16 @@ impl LoadedDispatch<'_> {
         self.device.record(false);
     }
 
+    /// The same, and which instructions store.
+    pub(crate) fn record_instructions(&mut self) {
+        self.device.record(true);
+    }
+
+    /// What was accessed since the device records; `None` on one that does not see it.
+    pub(crate) fn recorded(&mut self) -> Option<Accesses> {
+        self.device.recorded()
+    }
+
     /// Takes what the device has recorded of launches of the application's own kernels, else looks at their code.
     pub(crate) fn take_stores(&mut self, own: &[&Code]) -> Result<()> {
         self.stores = match self.device.recorded() {

@@ -13,7 +13,7 @@ use crate::loaded::{LoadedDispatch, Variant};
 use crate::setup::Setup;
 
 /// The code of the note that says that memory is a replay's.
-const BY_REPLAY: &str = "by-replay";
+pub(super) const BY_REPLAY: &str = "by-replay";
 
 /// Writes the last dispatch of a part into a file, which is a capture of this dispatch alone. The steps before it are replayed in this
 /// process, which has not started the runtime yet.
@@ -97,7 +97,7 @@ fn records(
 }
 
 /// Writes what is in memory now.
-fn snapshot<S: Storage>(
+pub(super) fn snapshot<S: Storage>(
     writer: &mut Writer<S>,
     parent: Option<SnapshotId>,
     loaded: &LoadedDispatch<'_>,

@@ -8,9 +8,13 @@ mod bench;
 mod bisect;
 mod extract;
 mod hashes;
+mod observed;
+mod reached;
 mod run;
 mod schedule;
 mod together;
+mod trim;
+mod variants;
 
 use std::collections::BTreeMap;
 
@@ -24,13 +28,16 @@ use crate::judge::{Judgement, KernelRuns, judge};
 use crate::loaded::{COMPARED, Variant};
 use crate::setup::{REGION_MASK_LIMIT, Setup};
 
-pub use bench::{Bench, KernelTimes, bench};
-pub use bisect::{Bisection, Element, Wanted, bisect};
+pub use bench::{Bench, KernelTimes, Measured, bench};
+pub use bisect::{Against, Bisection, Element, Found, Special, StoredBy, Wanted, against, bisect, record};
 pub use extract::extract;
 pub use hashes::Hashes;
 pub use together::Together;
+pub use variants::RegionVariants;
 
+pub use observed::{ObservedPart, ObservedStep, observed};
 use run::{LoadedPart, PartReplays, Side};
+pub use trim::{Kept, Trimmed, trim};
 
 /// How a part of a region is replayed.
 #[derive(Clone, Debug, Default)]

@@ -22,7 +22,7 @@ pub(super) struct LoadedPart<'c> {
     /// The share of what is written that may be masked.
     pub(super) mask_limit: f64,
     /// Where each kernel is.
-    kernels: Vec<Placed>,
+    pub(super) kernels: Vec<Placed>,
     /// Where the memory is that is written before each step.
     pub(super) deltas: Vec<Vec<PlacedRange>>,
     /// Steps run beside each other.

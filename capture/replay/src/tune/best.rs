@@ -50,8 +50,10 @@ fn variant(config: &Config) -> String {
 pub struct ConfiguredDispatch {
     /// The capture.
     pub file: PathBuf,
-    /// The dispatch.
+    /// The dispatch; of a region, the first of the kernel.
     pub dispatch: u64,
+    /// Of a region: its option, and the symbol of the kernel.
+    pub region: Option<(String, String)>,
     /// Further options of every replay of it, as words: the device, what is near enough.
     pub options: Vec<String>,
 }
@@ -60,7 +62,18 @@ impl ConfiguredDispatch {
     /// The command that replays a configuration.
     pub fn replay(&self, config: &Config) -> String {
         let file = sh_word(&self.file.to_string_lossy());
-        let mut command = format!("omniprobe replay {file} --dispatch {}{}", self.dispatch, variant(config));
+        let mut command = match &self.region {
+            None => format!("omniprobe replay {file} --dispatch {}{}", self.dispatch, variant(config)),
+            // What changes the grids of a region is the search alone.
+            Some(_) if config.geometry.is_other() => {
+                return "# only `omniprobe tune` changes grids of a region".to_owned();
+            }
+            Some((region, kernel)) => {
+                let code = |path: &PathBuf| format!(" --hsaco {}", sh_word(&format!("{kernel}={}", path.display())));
+                let code = config.code.as_ref().map_or_else(String::new, code);
+                format!("omniprobe bench {file} {region}{code}")
+            }
+        };
         for option in &self.options {
             command += &format!(" {}", sh_word(option));
         }
@@ -70,6 +83,11 @@ impl ConfiguredDispatch {
     /// The command that shows the analyses of a configuration and of the captured one side by side.
     pub fn analyze(&self, config: &Config) -> String {
         let file = sh_word(&self.file.to_string_lossy());
+        if let Some((region, _)) = &self.region {
+            let one = format!("dispatch-{}.ldcap", self.dispatch);
+            let extract = format!("omniprobe extract {file} {region} --dispatch {} -o {one}", self.dispatch);
+            return format!("{extract} && omniprobe analyze {one}{} --against {one}", variant(config));
+        }
         let mut command = format!("omniprobe analyze {file} --dispatch {}{}", self.dispatch, variant(config));
         command += &format!(" --against {file}");
         command

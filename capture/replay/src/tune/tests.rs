@@ -395,6 +395,7 @@ fn commands_run_the_best_again_and_in_the_application() {
     let place = ConfiguredDispatch {
         file: "my app.ldcap".into(),
         dispatch: 7,
+        region: None,
         options: vec!["--emulate".to_owned(), "2*gfx90a".to_owned()],
     };
     let mut config = Config {

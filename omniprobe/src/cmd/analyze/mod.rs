@@ -21,8 +21,10 @@ use logdur_captured::{Bounds, CapturedError};
 use logdur_observe::{Analysis, Analyzer, Check, Sample, Wanted};
 use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
+pub(crate) use request::NO_LIMIT;
+use request::Request;
 pub(crate) use request::counted;
-use request::{NO_LIMIT, Request};
+pub(crate) use show::finding_text;
 
 use crate::alone;
 use crate::captured::{Captured, seconds, share, taken};

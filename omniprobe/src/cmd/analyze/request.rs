@@ -17,7 +17,7 @@ use super::{json, show};
 use crate::output::{demangled, tell};
 
 /// In effect no limit: 34 years.
-pub(super) const NO_LIMIT: Duration = Duration::from_secs(1 << 30);
+pub(crate) const NO_LIMIT: Duration = Duration::from_secs(1 << 30);
 
 /// What is asked of dispatches, and how it is shown.
 pub(super) struct Request {

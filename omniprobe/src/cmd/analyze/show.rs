@@ -218,6 +218,11 @@ fn findings(analysed: &Analysed) -> Vec<String> {
     all
 }
 
+/// What checks have found in a dispatch, a few lines each.
+pub(crate) fn finding_text(report: &Report) -> Vec<String> {
+    report.findings.iter().flat_map(|found| finding(report, found)).collect()
+}
+
 /// The place of an instruction; of inlined code, that of each call, the innermost first.
 pub(super) fn place(inst: &Instruction) -> String {
     calls(&inst.frames).unwrap_or_else(|| inst.place())

@@ -4,7 +4,7 @@ use anyhow::Result;
 use logdur_captured::region::CapturedPart;
 use logdur_captured::verify::Overall;
 use logdur_replay::Setup;
-use logdur_replay::region::{self, Bench};
+use logdur_replay::region::{self, Bench, Measured};
 use logdur_replay::stats::Summary;
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
@@ -77,20 +77,16 @@ fn text(found: &Bench, attempt: u32) -> Vec<String> {
     }
     all.extend(found.qualified.iter().map(|text| format!("  qualified: {text}")));
     all.extend(found.together.iter().map(|together| beside(together, found.steps)));
-    match (&found.host, &found.gpu) {
-        (Some(host), Some(gpu)) => {
-            all.push(format!("  all steps {}", seconds(host)));
-            all.push(format!("  on the GPU {}", seconds(gpu)));
-        }
-        _ => all.push("  not measured, since it did not pass; --no-verify measures it nevertheless".to_owned()),
+    if found.measured.host.is_none() {
+        all.push("  not measured, since it did not pass; --no-verify measures it nevertheless".to_owned());
     }
-    for kernel in &found.kernels {
+    let [of_own, of_others] = if found.own.is_some() { ["the application's own: ", "others: "] } else { [""; 2] };
+    all.extend(found.own.iter().flat_map(|own| measured(own, of_own)));
+    all.extend(measured(&found.measured, of_others));
+    if let Some(pairs) = found.ratio.filter(|_| found.measured.host.is_some()) {
         all.push(format!(
-            "  {:5.1} % {}: {} launches, {:.0} ns",
-            100.0 * kernel.share,
-            demangled(&kernel.kernel),
-            kernel.launches,
-            kernel.gpu_ns
+            "  others by the application's own, all steps: {:.4} (median of {} pairs, p {:.2})",
+            pairs.ratio, pairs.count, pairs.p
         ));
     }
     if found.device.emulated {
@@ -99,17 +95,38 @@ fn text(found: &Bench, attempt: u32) -> Vec<String> {
     all
 }
 
-fn as_json(found: &Bench, attempt: u32, status: Exit) -> Value {
-    let kernels = found.kernels.iter().map(|kernel| {
+/// The times of one side.
+fn measured(times: &Measured, of: &str) -> Vec<String> {
+    let (Some(host), Some(gpu)) = (&times.host, &times.gpu) else { return Vec::new() };
+    let mut all = vec![format!("  {of}all steps {}", seconds(host)), format!("  {of}on the GPU {}", seconds(gpu))];
+    all.extend(times.gaps.iter().map(|gaps| format!("  {of}between launches {}", seconds(gaps))));
+    for kernel in &times.kernels {
+        all.push(format!(
+            "  {of}{:5.1} % {}: {} launches, {:.0} ns",
+            100.0 * kernel.share,
+            demangled(&kernel.kernel),
+            kernel.launches,
+            kernel.gpu_ns
+        ));
+    }
+    all
+}
+
+fn measured_json(times: &Measured) -> Value {
+    let kernels = times.kernels.iter().map(|kernel| {
         json!({
             "kernel": kernel.kernel, "launches": kernel.launches, "gpu_ns": kernel.gpu_ns, "share": kernel.share,
         })
     });
+    json!({ "host": times.host, "gpu": times.gpu, "gaps": times.gaps, "kernels": kernels.collect::<Vec<_>>() })
+}
+
+fn as_json(found: &Bench, attempt: u32, status: Exit) -> Value {
     let replaced = found
         .replaced
         .iter()
         .map(|of| json!({ "kernel": of.kernel, "replaced_by": of.id.to_string(), "replaced_from": of.place }));
-    json!({
+    let mut all = json!({
         "region": found.region,
         "steps": found.steps,
         "result": word(found.overall, &found.qualified),
@@ -121,10 +138,13 @@ fn as_json(found: &Bench, attempt: u32, status: Exit) -> Value {
         "product": found.device.product,
         "emulated": found.device.emulated,
         "runtime": found.device.runtime,
-        "host": found.host,
-        "gpu": found.gpu,
         "concurrent": found.together.map(beside_json),
-        "kernels": kernels.collect::<Vec<_>>(),
+        "own": found.own.as_ref().map(measured_json),
+        "ratio": found.ratio.map(|pairs| json!({ "pairs": pairs.count, "median": pairs.ratio, "p": pairs.p })),
         "buffers": found.buffers.iter().map(buffer_json).collect::<Vec<_>>(),
-    })
+    });
+    if let (Value::Object(all), Value::Object(times)) = (&mut all, measured_json(&found.measured)) {
+        all.extend(times);
+    }
+    all
 }

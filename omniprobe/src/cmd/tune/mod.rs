@@ -1,6 +1,7 @@
 //! `omniprobe tune`: a captured dispatch with other workgroups, grids and code.
 
 mod process;
+mod region;
 mod show;
 
 use std::num::NonZero;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use logdur_capture::Reader;
 use logdur_captured::CapturedDispatch;
 use logdur_kernel_cache::Hash;
 use logdur_replay::Setup;
@@ -31,6 +33,10 @@ use process::Processes;
 pub(crate) struct Options {
     #[command(flatten)]
     target: TargetArgs,
+    /// Tune the kernel of --kernel in all its dispatches of a region of the capture, by its number or as the only one: the time of all
+    /// launches of the region decides, and its memory at the end is compared.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", requires = "kernel", help_heading = headings::DISPATCHES)]
+    region: Option<u64>,
     /// Folder for the results: trials.jsonl, trials.csv and code.
     #[arg(short, long, value_name = "DIR", help_heading = headings::GENERAL)]
     output: PathBuf,
@@ -117,20 +123,33 @@ struct Effort {
 /// # Errors
 /// When the capture cannot be read, there is nothing to choose, or what is found cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    worker::work(&options.target, |captured| {
-        process::serve(captured, &Setup { counted: true, ..options.target.setup() })
-    });
+    let setup = || Setup { counted: true, ..options.target.setup() };
+    if let Some(number) = options.region {
+        return region::run(options, Some(number).filter(|number| *number > 0), &setup());
+    }
+    worker::work(&options.target, |captured| process::serve(logdur_replay::Variants::set(captured, &setup())));
     let reader = options.target.captured.open()?;
     let dispatch = options.target.captured.one(&reader)?;
     options.target.device.tell_runtime(&options.target.device.environment()?, &reader, [dispatch])?;
     let captured = taken(&reader, dispatch)?;
-    let subject = Subject::of(&captured);
+    let limit = captured.limit(options.target.setup().limit, true);
+    tuned(options, &reader, &captured, (dispatch.id, limit))
+}
+
+/// Searches for a kernel: with one process for the trials, which is told the number and may take so long for a launch.
+fn tuned(
+    options: &Options,
+    reader: &Reader,
+    captured: &CapturedDispatch<'_>,
+    (number, limit): (u64, Duration),
+) -> Result<Exit> {
+    let subject = Subject::of(captured);
     let space = options.space(&subject)?;
     let choices = space.choices()?;
     let choices = options.shard.map_or_else(|| choices.clone(), |shard| shard.of(choices.clone()));
     let plan = options.plan();
-    let mut runner = Processes::start(&options.target, &captured)?;
-    let identity = options.identity(&captured, &space, &plan)?;
+    let mut runner = Processes::start(&options.target, number, limit)?;
+    let identity = options.identity(captured, &space, &plan)?;
     let sources = sources(&subject, &space, &choices);
     let mut journal = Journal::open(&options.output, &identity, &sources, options.resume)?;
     if !options.merge.is_empty() {
@@ -161,7 +180,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         changed: journal.changed(),
         qualified: runner.qualified(),
         emulated: runner.emulated(),
-        place: options.place_of(captured.dispatch.id),
+        place: options.place_of(captured.dispatch.id, &subject.kernel),
         table: &table,
     };
     if options.target.json {
@@ -169,7 +188,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     } else {
         lines(found.text())?;
     }
-    Ok(options.target.captured.status(&reader, found.exit()))
+    Ok(options.target.captured.status(reader, found.exit()))
 }
 
 impl Options {
@@ -212,7 +231,8 @@ impl Options {
     fn identity(&self, captured: &CapturedDispatch<'_>, space: &Space, plan: &Plan) -> Result<Identity> {
         let file = &self.target.captured.file;
         let whole = Plan { part: false, ..*plan };
-        let options = format!("{space:?} {whole:?} {:?}", self.target.words());
+        let region = self.region.map(|number| format!("--region={number}"));
+        let options = format!("{space:?} {whole:?} {:?} {region:?}", self.target.words());
         Ok(Identity {
             capture: file.canonicalize().with_context(|| file.display().to_string())?,
             dispatch: captured.dispatch.id,
@@ -222,7 +242,13 @@ impl Options {
         })
     }
 
-    fn place_of(&self, dispatch: u64) -> ConfiguredDispatch {
-        ConfiguredDispatch { file: self.target.captured.file.clone(), dispatch, options: self.target.words() }
+    fn place_of(&self, dispatch: u64, kernel: &str) -> ConfiguredDispatch {
+        let option = |number: u64| if number > 0 { format!("--region={number}") } else { "--region".to_owned() };
+        ConfiguredDispatch {
+            file: self.target.captured.file.clone(),
+            dispatch,
+            region: self.region.map(|number| (option(number), kernel.to_owned())),
+            options: self.target.words(),
+        }
     }
 }

@@ -11,10 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use logdur_captured::CapturedDispatch;
 use logdur_captured::verify::{BufferReport, Overall};
 use logdur_replay::tune::{Config, Outcome, Runner};
-use logdur_replay::{Ran, Replacement, ReplayError, Setup, Variant, Variants, Which};
+use logdur_replay::{Ran, Replacement, ReplayError, Trials, Variant, Which};
 use omniprobe_exit::Exit;
 use serde::{Deserialize, Serialize};
 
@@ -61,13 +60,13 @@ enum Answer {
 ///
 /// # Errors
 /// When the other process has closed the pipe.
-pub(super) fn serve(captured: &CapturedDispatch<'_>, setup: &Setup) -> Result<Exit> {
+pub(super) fn serve<T: Trials>(set: logdur_replay::Result<T>) -> Result<Exit> {
     let mut output = io::stdout().lock();
     let mut say = |answer: &Answer| -> Result<()> {
         writeln!(output, "{}", serde_json::to_string(answer)?)?;
         Ok(output.flush()?)
     };
-    let mut variants = match Variants::set(captured, setup) {
+    let mut variants = match set {
         Ok(variants) => variants,
         Err(error) => {
             let error = anyhow::Error::from(error);
@@ -229,9 +228,8 @@ impl<'a> Processes<'a> {
     ///
     /// # Errors
     /// What keeps the dispatch from being replayed.
-    pub(super) fn start(target: &'a TargetArgs, captured: &CapturedDispatch<'_>) -> Result<Processes<'a>> {
-        let (environment, limit) = (target.device.environment()?, captured.limit(target.setup().limit, true));
-        let dispatch = captured.dispatch.id;
+    pub(super) fn start(target: &'a TargetArgs, dispatch: u64, limit: Duration) -> Result<Processes<'a>> {
+        let environment = target.device.environment()?;
         let (emulated, qualified, masked) = (false, Vec::new(), Vec::new());
         let mut processes =
             Processes { target, environment, dispatch, limit, server: None, emulated, qualified, masked };

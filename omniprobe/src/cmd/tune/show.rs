@@ -263,7 +263,7 @@ mod tests {
     }
 
     fn found(searched: &Searched, emulated: bool) -> SearchResult<'_> {
-        let place = ConfiguredDispatch { file: "a.ldcap".into(), dispatch: 7, options: Vec::new() };
+        let place = ConfiguredDispatch { file: "a.ldcap".into(), dispatch: 7, region: None, options: Vec::new() };
         SearchResult {
             kernel: "k",
             sizes: SIZES,

@@ -33,15 +33,33 @@ pub(crate) struct Options {
     /// How often each dispatch runs.
     #[arg(short, long, value_name = "N", default_value_t = COMPARED, value_parser = clap::value_parser!(u32).range(1..), help_heading = headings::REPLAY)]
     pub(super) repetitions: u32,
-    /// Name the first dispatch of a region whose output differs with other kernels, or that writes a value that is not a number.
-    #[arg(long, value_name = "difference|nan", value_enum, num_args = 0..=1, default_missing_value = "difference", requires = "region", conflicts_with = "concurrent", help_heading = headings::COMPARISON)]
-    bisect: Option<Bisect>,
+    #[command(flatten)]
+    bisection: Bisection,
     /// Write the buffers that the first repetition changed into this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "region", help_heading = headings::GENERAL)]
     save_output: Option<PathBuf>,
     /// A qualified PASS is no success: status 9.
     #[arg(long, help_heading = headings::COMPARISON)]
     strict: bool,
+}
+
+/// Which dispatch of a region is looked for.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Bisection {
+    /// Name the first dispatch of a region whose output differs with other kernels, that writes a value that is not a number (`nan`) or
+    /// infinity (`inf`), that ends with a fault, or in which a check of `omniprobe analyze` finds something, by its name.
+    #[arg(long, value_name = "difference|nan|inf|fault|CHECK", value_parser = bisect::parse, num_args = 0..=1, default_missing_value = "difference", requires = "region", conflicts_with = "concurrent", help_heading = headings::COMPARISON)]
+    bisect: Option<Bisect>,
+    /// With --bisect: name the first dispatch that computes something else from the same than that of this other capture. Dispatches are
+    /// aligned by the names of their kernels, and compared argument by argument.
+    #[arg(long, value_name = "FILE", requires = "bisect", help_heading = headings::COMPARISON)]
+    against: Option<PathBuf>,
+    /// Where what each step changes is written to.
+    #[arg(long, hide = true, value_name = "FILE")]
+    trace_to: Option<PathBuf>,
+    /// Where what each step of the other capture changes is.
+    #[arg(long, hide = true, value_name = "FILE")]
+    trace_of: Option<PathBuf>,
 }
 
 /// Replays dispatches, and compares every repetition.
@@ -57,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
 /// # Errors
 /// As for [`run`].
 pub(super) fn with(options: &Options, verified: u32) -> Result<Exit> {
-    if let Some(bisect) = options.bisect {
+    if let Some(bisect) = options.bisection.bisect {
         return bisect::run(options, bisect);
     }
     if options.region.asked().is_some() {

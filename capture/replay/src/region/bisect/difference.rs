@@ -1,0 +1,188 @@
+//! The first dispatch whose output is another one with other kernels.
+//!
+//! The application's own kernels are replayed once, and what each step changes is kept. The others follow step by step. Where memory differs
+//! after a dispatch by more than the tolerance, that dispatch is launched again with the application's own kernel, on the memory before it:
+//! what it does not leave the same itself is masked. If the others began with other memory, they are launched again as well, on the same
+//! memory. A difference that is not shown so is not the dispatch's: the replay goes on with the memory of the application's own kernels.
+
+use std::collections::BTreeSet;
+
+use logdur_captured::verify::{BufferReport, Judged};
+
+use super::super::run::{LoadedPart, Side};
+use super::stored::stored_by;
+use super::{Found, argument, element, is_dispatch};
+use crate::error::{ReplayError, Result};
+use crate::loaded::COMPARED;
+use crate::placed::Pages;
+
+/// What is changed by each step: what is written before it, and what it does.
+pub(super) type Trace = Vec<Pages>;
+
+/// The dispatch that is found, and what was seen and proves nothing.
+type Outcome = (Option<Found>, Option<String>);
+
+/// Replays the application's own kernels, and looks at memory after each step.
+pub(super) fn trace(loaded: &mut LoadedPart<'_>, side: &Side) -> Result<Trace> {
+    loaded.restore()?;
+    let mut look = loaded.loaded.look()?;
+    let mut trace = Trace::new();
+    loaded.run(side, loaded.part.steps.len(), &mut |loaded, _, _| {
+        trace.push(loaded.changed_since(&mut look)?.into_iter().map(|page| (page.at, page.is)).collect());
+        Ok(())
+    })?;
+    // What is put back from now on.
+    loaded.loaded.changed()?;
+    Ok(trace)
+}
+
+/// Memory of both sides, as far as it has changed since the beginning.
+#[derive(Default)]
+struct Both {
+    own: Pages,
+    other: Pages,
+    /// Pages that differ.
+    differing: BTreeSet<u64>,
+}
+
+impl Both {
+    fn step(&mut self, loaded: &LoadedPart<'_>, own: &Pages, other: Pages) -> Result<()> {
+        let looked_at: BTreeSet<u64> = own.keys().chain(other.keys()).copied().collect();
+        self.own.extend(own.iter().map(|(at, bytes)| (*at, bytes.clone())));
+        self.other.extend(other);
+        for page in looked_at {
+            let is_same = match (self.own.get(&page), self.other.get(&page)) {
+                (Some(own), Some(other)) => own == other,
+                (None, None) => true,
+                (Some(changed), None) | (None, Some(changed)) => {
+                    let mut before = vec![0; changed.len()];
+                    loaded.loaded.before().read(page, &mut before)?;
+                    **changed == *before
+                }
+            };
+            if is_same {
+                self.differing.remove(&page)
+            } else {
+                self.differing.insert(page)
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The first dispatch whose output differs, and where.
+pub(super) fn difference(loaded: &mut LoadedPart<'_>, own: &Side, side: &Side) -> Result<Outcome> {
+    if side.is_like(own) {
+        return Err(ReplayError::Usage {
+            what: "--bisect".to_owned(),
+            expected: "other kernels to compare with (--hsaco, --cache)".to_owned(),
+            found: "the application's own alone".to_owned(),
+        });
+    }
+    let of_own = trace(loaded, own)?;
+    loaded.restore()?;
+    loaded.loaded.put_own_variables()?;
+    let mut look = loaded.loaded.look()?;
+    let (mut both, mut near, mut unproven) = (Both::default(), None, None);
+    for (number, changes) in of_own.iter().enumerate() {
+        let before = both.own.clone();
+        let began_the_same = both.differing.is_empty();
+        loaded.prepare(number)?;
+        loaded.step(side, number)?;
+        let changed = loaded.loaded.changed_since(&mut look)?;
+        both.step(loaded, changes, changed.into_iter().map(|page| (page.at, page.is)).collect())?;
+        if both.differing.is_empty() || !is_dispatch(loaded.part, number) {
+            continue;
+        }
+        let launched = loaded.part.steps.get(number).map(|step| loaded.launched(step));
+        let said = launched
+            .map_or_else(String::new, |at| format!("step {}, dispatch {}, {}", at.step, at.dispatch, at.kernel));
+        if failing(loaded, number, std::slice::from_ref(&both.own), std::slice::from_ref(&both.other))?.is_none() {
+            near.get_or_insert(said);
+            continue;
+        }
+        let ours = began_the_same.then(|| both.other.clone());
+        if let Some((report, before)) = proven(loaded, [own, side], number, before, ours)? {
+            return Ok((Some(named(loaded, side, number, &report, &before)?), unproven));
+        }
+        let began = near.as_ref().map_or_else(String::new, |near| {
+            format!("; memory differed within the tolerance, or where replays of the application's own kernels differ, since {near}")
+        });
+        unproven.get_or_insert_with(|| {
+            format!("after {said}, memory differs, which that dispatch alone does not show{began}")
+        });
+        // On with the same memory.
+        loaded.restore()?;
+        loaded.loaded.put_pages(&both.own)?;
+        both.other = both.own.clone();
+        both.differing.clear();
+        look = loaded.loaded.look()?;
+    }
+    Ok((None, unproven))
+}
+
+/// Launches a dispatch on the memory before it, as often as it takes to know what the application's own kernel leaves; the buffer that
+/// differs, and the memory. `ours` is what the other kernel has left of it, if it began with that memory.
+fn proven(
+    loaded: &mut LoadedPart<'_>,
+    [own, side]: [&Side; 2],
+    number: usize,
+    before: Pages,
+    ours: Option<Pages>,
+) -> Result<Option<(BufferReport, Pages)>> {
+    let mut runs = Vec::new();
+    for _ in 0..COMPARED {
+        runs.push(alone(loaded, own, number, &before)?);
+    }
+    let mut others = Vec::new();
+    match ours {
+        Some(ours) => others.push(ours),
+        None => others.push(alone(loaded, side, number, &before)?),
+    }
+    Ok(failing(loaded, number, &runs, &others)?.map(|report| (report, before)))
+}
+
+/// The memory after a dispatch that is launched on memory as it was before it.
+fn alone(loaded: &mut LoadedPart<'_>, side: &Side, number: usize, before: &Pages) -> Result<Pages> {
+    loaded.restore()?;
+    loaded.loaded.put_pages(before)?;
+    let mut look = loaded.loaded.look()?;
+    loaded.prepare(number)?;
+    loaded.step(side, number)?;
+    let changed = loaded.loaded.changed_since(&mut look)?;
+    let mut after = before.clone();
+    after.extend(changed.into_iter().map(|page| (page.at, page.is)));
+    Ok(after)
+}
+
+/// A buffer that differs after a step, compared element by element; one of the dispatch's own arguments, if there is one.
+fn failing(loaded: &LoadedPart<'_>, number: usize, own: &[Pages], others: &[Pages]) -> Result<Option<BufferReport>> {
+    let reports = loaded.loaded.compare(own, others, Judged::Other)?;
+    let failing = || reports.iter().filter(|report| report.verdict.is_failure() && report.first.is_some());
+    let step = loaded.part.steps.get(number);
+    let is_argument = |report: &&BufferReport| {
+        let address = report.first.as_ref().map_or(0, |first| first.address);
+        step.is_some_and(|step| argument(loaded.part, step, &report.buffer, address).is_some())
+    };
+    Ok(failing().find(is_argument).or_else(|| failing().next()).cloned())
+}
+
+/// The step and the element of a report.
+fn named(
+    loaded: &mut LoadedPart<'_>,
+    side: &Side,
+    number: usize,
+    report: &BufferReport,
+    before: &Pages,
+) -> Result<Found> {
+    let part = loaded.part;
+    let step = part.steps.get(number).ok_or_else(|| ReplayError::Unsupported("a step that is not there".to_owned()))?;
+    let (address, values) =
+        report.first.as_ref().map_or((report.buffer.start, [String::new(), String::new()]), |first| {
+            (first.address, [first.expected.clone(), first.found.clone()])
+        });
+    let element = element(part, step, &report.buffer, address, values);
+    let launched = loaded.launched(step);
+    let stored = stored_by(loaded, side, number, before, address)?;
+    Ok(Found { launched, element: Some(element), stored, fault: None })
+}

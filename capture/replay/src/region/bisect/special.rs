@@ -1,0 +1,102 @@
+//! The first dispatch that writes a value that is no ordinary number.
+
+use logdur_captured::verify::{Buffer, Type};
+
+use super::super::run::{LoadedPart, Side};
+use super::stored::stored_by;
+use super::{Found, element, is_dispatch};
+use crate::error::{ReplayError, Result};
+use crate::loaded::ChangedPage;
+use crate::placed::Pages;
+
+/// A value that is no ordinary number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// Not a number.
+    NotANumber,
+    /// Infinity, of either sign.
+    Infinity,
+}
+
+impl Special {
+    fn is(self, of: Type, bytes: &[u8]) -> bool {
+        match self {
+            Special::NotANumber => of.is_nan(bytes),
+            Special::Infinity => of.is_infinite(bytes),
+        }
+    }
+
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Special::NotANumber => "nan",
+            Special::Infinity => "inf",
+        }
+    }
+}
+
+/// Runs the steps of a part, until one leaves such a value where none was.
+pub(super) fn first(loaded: &mut LoadedPart<'_>, side: &Side, special: Special) -> Result<Option<Found>> {
+    let buffers: Vec<Buffer> =
+        loaded.loaded.buffers().iter().filter(|buffer| buffer.element_type.is_float()).cloned().collect();
+    if buffers.is_empty() {
+        let known: Vec<&str> = loaded.loaded.buffers().iter().map(|buffer| buffer.name.as_str()).collect();
+        return Err(ReplayError::Usage {
+            what: format!("--bisect {}", special.word()),
+            expected: "a buffer of floats, by --tol NAME=f32, f64, f16 or bf16".to_owned(),
+            found: format!("none among {}", known.join(", ")),
+        });
+    }
+    loaded.restore()?;
+    loaded.loaded.put_own_variables()?;
+    let mut look = loaded.loaded.look()?;
+    let mut state = Pages::new();
+    for number in 0..loaded.part.steps.len() {
+        let has_delta = loaded.part.steps.get(number).is_some_and(|step| step.delta.is_some());
+        loaded.prepare(number)?;
+        if has_delta && number > 0 {
+            let written = loaded.loaded.changed_since(&mut look)?;
+            state.extend(written.into_iter().map(|page| (page.at, page.is)));
+        }
+        loaded.step(side, number)?;
+        let changed = loaded.loaded.changed_since(&mut look)?;
+        if is_dispatch(loaded.part, number)
+            && let Some((buffer, address, values)) = new_one(&buffers, &changed, special)
+        {
+            let part = loaded.part;
+            let Some(step) = part.steps.get(number) else { break };
+            let element = element(part, step, buffer, address, values);
+            let launched = loaded.launched(step);
+            let stored = stored_by(loaded, side, number, &state, address)?;
+            return Ok(Some(Found { launched, element: Some(element), stored, fault: None }));
+        }
+        state.extend(changed.into_iter().map(|page| (page.at, page.is)));
+    }
+    Ok(None)
+}
+
+/// The first element by address that is such a value now, and was none: its buffer, its address, what it was and what it is.
+fn new_one<'b>(
+    buffers: &'b [Buffer],
+    changed: &[ChangedPage],
+    special: Special,
+) -> Option<(&'b Buffer, u64, [String; 2])> {
+    for ChangedPage { at, was, is } in changed {
+        let end = at + is.len() as u64;
+        for buffer in buffers.iter().filter(|buffer| buffer.start < end && *at < buffer.end) {
+            let of: Type = buffer.element_type;
+            // Elements are whole, from the beginning of their buffer on.
+            let size = of.size() as u64;
+            let first = buffer.start + at.saturating_sub(buffer.start).next_multiple_of(size);
+            let range = (first - at) as usize..(buffer.end.min(end).max(first) - at) as usize;
+            let was = was.get(range.clone()).unwrap_or_default();
+            let is = is.get(range).unwrap_or_default();
+            let elements = was.chunks_exact(of.size()).zip(is.chunks_exact(of.size()));
+            let new = elements.enumerate().find(|(_, (was, is))| special.is(of, is) && !special.is(of, was));
+            if let Some((number, (was, is))) = new {
+                return Some((buffer, first + number as u64 * size, [of.show(was), of.show(is)]));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,196 @@
+//! `omniprobe verify --bisect`: errors that are planted into one dispatch of many are found exactly.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use logdur_capture::Reader;
+use serde_json::Value;
+
+use super::region::{A, Does, Story, text};
+use super::verify::{json, on_file};
+use crate::support::captures::CODE;
+use crate::support::harness::{self, Outcome, Run, built};
+
+fn tool(name: &str, file: &Path, options: &[&str]) -> Outcome {
+    on_file(Run::new(built("omniprobe")), name, file, &harness::arch(), options)
+}
+
+fn bisect(file: &Path, options: &[&str]) -> Outcome {
+    tool("verify", file, &[&["--region", "--backend", "emu", "--json"], options].concat())
+}
+
+/// What a step can do wrong: words of the program `planted`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Once = 1,
+    Overwritten,
+    NotANumber,
+    Infinite,
+    Race,
+    Fault,
+}
+
+/// A captured region of the program `planted`.
+struct Planted {
+    run: Run,
+    file: PathBuf,
+    code: Vec<u8>,
+    /// The numbers of the dispatches of its kernels, in their order.
+    dispatches: Vec<u64>,
+}
+
+impl Planted {
+    fn new(count: u64) -> Planted {
+        let program = Run::hip("planted").args([count.to_string()]);
+        let run = Run::new(built("omniprobe"));
+        let file = run.file("run.ldcap");
+        let region = format!("kernel:^relax$@1..kernel:^(mix|relax|blend)$@{count}");
+        let options = ["--capture", file.to_str().unwrap(), "--capture-region", &region, "-l", "/dev/null"];
+        program.probed(&options).passed();
+        let reader = Reader::open(&file).unwrap();
+        let records = reader.records();
+        let ours = |kernel: u64| {
+            let kernel = records.kernels.iter().find(|known| known.id == kernel).unwrap();
+            ["mix", "relax", "blend"].contains(&kernel.symbol.as_str()).then_some(kernel.code_object)
+        };
+        let dispatches: Vec<_> = records.steps.iter().filter_map(|step| step.dispatch.as_ref()).collect();
+        let ids: Vec<u64> = dispatches.iter().filter(|d| ours(d.kernel).is_some()).map(|d| d.id).collect();
+        assert_eq!(ids.len() as u64, count);
+        let code = dispatches.iter().find_map(|d| ours(d.kernel)).unwrap();
+        let code = reader.code_object(code).unwrap();
+        Planted { run, file, code, dispatches: ids }
+    }
+
+    /// A code object that goes wrong at a step.
+    fn wrong(&self, step: u32, way: Way) -> PathBuf {
+        let mut code = self.code.clone();
+        for (literal, value) in [(0x5eed_0001u32, step), (0x5eed_0002, way as u32)] {
+            let at: Vec<usize> = (0..code.len() - 3).filter(|at| code[*at..*at + 4] == literal.to_le_bytes()).collect();
+            assert!(at.len() >= 3, "{at:?}");
+            at.into_iter().for_each(|at| code[at..at + 4].copy_from_slice(&value.to_le_bytes()));
+        }
+        let path = self.run.file(&format!("{way:?}-{step}.hsaco"));
+        fs::write(&path, code).unwrap();
+        path
+    }
+
+    /// The dispatch of a step.
+    fn dispatch(&self, step: u32) -> u64 {
+        self.dispatches[step as usize - 1]
+    }
+
+    /// Looks for what goes wrong at a step.
+    fn found(&self, step: u32, way: Way) -> Value {
+        let other = self.wrong(step, way);
+        let wanted = match way {
+            Way::Once | Way::Overwritten => "--bisect=difference",
+            Way::NotANumber => "--bisect=nan",
+            Way::Infinite => "--bisect=inf",
+            Way::Race => "--bisect=race",
+            Way::Fault => "--bisect=fault",
+        };
+        let options = [wanted, "--hsaco", other.to_str().unwrap(), "--tol", "arg0=f32", "--tol", "arg1=f32"];
+        let outcome = bisect(&self.file, &options);
+        let status = if way == Way::Fault { 5 } else { 6 };
+        assert_eq!(outcome.status.code(), Some(status), "{way:?} at {step}: {}", text(&outcome));
+        let said = json(&outcome);
+        assert_eq!(said["first"]["dispatch"], self.dispatch(step), "{way:?} at {step}: {said:#}");
+        said["first"].clone()
+    }
+}
+
+/// Numbers that a seed gives: Knuth's multiplicative generator (TAOCP 3.3.4, MMIX).
+fn drawn(seed: u64, below: u32) -> u32 {
+    let state = seed.wrapping_add(1).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    ((state >> 33) % u64::from(below)) as u32
+}
+
+#[test]
+fn an_error_that_is_planted_into_one_dispatch_is_found_exactly() {
+    let count = harness::count(60, 1000) as u64;
+    let planted = Planted::new(count);
+    let ways = [Way::Once, Way::Overwritten, Way::NotANumber, Way::Infinite, Way::Race, Way::Fault];
+    for seed in 0..harness::count(6, 20) as u64 {
+        let (step, way) = (drawn(seed, count as u32) + 1, ways[seed as usize % ways.len()]);
+        let first = planted.found(step, way);
+        match way {
+            Way::Once | Way::NotANumber | Way::Infinite => {
+                assert_eq!((&first["argument"], &first["index"]), (&"arg0".into(), &7.into()), "{first:#}");
+                assert!(first["stored_by"].as_str().unwrap().starts_with("global_store_dword"), "{first:#}");
+            }
+            Way::Overwritten => {
+                assert_eq!((&first["argument"], &first["index"]), (&"arg2".into(), &7.into()), "{first:#}");
+            }
+            Way::Race => assert!(first["findings"][0].as_str().unwrap().starts_with("race:"), "{first:#}"),
+            Way::Fault => assert!(first["fault"].as_str().unwrap().contains("GPU fault"), "{first:#}"),
+        }
+    }
+    // Where nothing is wrong, nothing is found.
+    let right = planted.wrong(count as u32 + 1, Way::Once);
+    for wanted in ["--bisect=difference", "--bisect=nan", "--bisect=inf", "--bisect=fault", "--bisect=race"] {
+        let outcome = bisect(
+            &planted.file,
+            &[wanted, "--hsaco", right.to_str().unwrap(), "--tol", "arg0=f32", "--tol", "arg1=f32"],
+        );
+        assert!(outcome.status.success(), "{wanted}: {}", text(&outcome));
+        assert_eq!(json(&outcome)["first"], Value::Null);
+    }
+}
+
+#[test]
+fn a_dispatch_that_computes_something_else_than_in_another_capture_is_found_whatever_its_addresses_and_neighbours_are()
+{
+    let run = Run::new(built("omniprobe"));
+    let mut good = Story::new();
+    good.checkpoints.clear();
+    let good_file = good.write(&run.file("good.ldcap"));
+    // The same, but for one dispatch more.
+    let mut same = good.clone();
+    same.steps.insert(4, super::region::step(Does::Kernel("tally", CODE, super::region::C + 4), Vec::new()));
+    same.steps[5].delta = Vec::new();
+    same.steps[4].delta = good.steps[4].delta.clone();
+    same.after = None;
+    let same_file = same.write(&run.file("same.ldcap"));
+    let against = |file: &Path, other: &Path| bisect(file, &["--bisect", "--against", other.to_str().unwrap()]);
+    let outcome = against(&good_file, &good_file);
+    assert!(outcome.status.success(), "{}", text(&outcome));
+    assert_eq!((&json(&outcome)["first"], &json(&outcome)["aligned"]), (&Value::Null, &4.into()));
+    // Another kernel: it adds 2.
+    let mut bad = good.clone();
+    let adds_one = |w: u32| w >> 25 == 52 && w & 0x1ff == 129;
+    let at = bad.code.as_chunks::<4>().0.iter().position(|w| adds_one(u32::from_le_bytes(*w))).unwrap();
+    bad.code[4 * at] += 1;
+    bad.after = None;
+    let bad_file = bad.write(&run.file("bad.ldcap"));
+    let outcome = against(&bad_file, &good_file);
+    assert_eq!(outcome.status.code(), Some(6), "{}", text(&outcome));
+    let first = &json(&outcome)["first"];
+    assert_eq!((&first["dispatch"], &first["argument"], &first["index"]), (&11.into(), &"arg0".into(), &0.into()));
+    assert_eq!((&first["expected"], &first["found"]), (&"0x00000001".into(), &"0x00000002".into()), "{first:#}");
+    assert_eq!(first["partner"]["dispatch"], 11);
+    // What the host wrote otherwise is no kernel's error, and no dispatch is named.
+    let mut host = good.clone();
+    host.steps[3].delta = vec![(A + 403, vec![0xaa, 0xbb, 0xcd])];
+    host.after = None;
+    let host_file = host.write(&run.file("host.ldcap"));
+    let outcome = against(&host_file, &good_file);
+    assert_eq!(outcome.status.code(), Some(10), "{}", text(&outcome));
+    let said = json(&outcome);
+    assert_eq!(said["first"], Value::Null);
+    assert!(said["unproven"].as_str().unwrap().contains("was "), "{said:#}");
+    // A dispatch without a partner is passed over; what it changed is not the others'.
+    let outcome = against(&same_file, &good_file);
+    let said = json(&outcome);
+    assert_eq!((&said["first"], &said["aligned"]), (&Value::Null, &4.into()), "{said:#}");
+}
+
+#[test]
+fn a_word_that_is_no_check_is_refused_with_those_that_are() {
+    let run = Run::new(built("omniprobe"));
+    let file = Story::new().write(&run.file("a.ldcap"));
+    let outcome = tool("verify", &file, &["--region", "--backend", "emu", "--bisect=nana"]);
+    let said = "expected one of difference, nan, inf, fault, memory, init, race, wait, hazard, barrier";
+    assert!(outcome.status.code() == Some(1) && outcome.stderr.contains(said), "{}", text(&outcome));
+    let outcome = tool("verify", &file, &["--backend", "emu", "--bisect=nan"]);
+    assert!(!outcome.status.success() && outcome.stderr.contains("--region"), "{}", text(&outcome));
+}
