@@ -27,11 +27,11 @@
 #define LOGDUR_ARCH 5
 #elif defined(__gfx942__)
 #define LOGDUR_ARCH 6
-#elif defined(__gfx900__) || !defined(__HIP_DEVICE_COMPILE__)
-// gfx900 has what is needed, but the format has no number for it. The host's code only parses this.
+#elif defined(__gfx900__) || defined(__gfx950__) || !defined(__HIP_DEVICE_COMPILE__)
+// gfx900 and gfx950 have what is needed, but the format has no number for them. The host's code only parses this.
 #define LOGDUR_ARCH 0
 #else
-#error "logdur_device.h supports gfx900, gfx906, gfx908, gfx90a and gfx940 to gfx942: its messages need waves of 64 lanes and HW_ID"
+#error "logdur_device.h supports gfx900, gfx906, gfx908, gfx90a, gfx940 to gfx942 and gfx950: its messages need waves of 64 lanes and HW_ID"
 #endif
 
 #define LOGDUR_DEVICE __attribute__((device)) inline
@@ -141,7 +141,9 @@ LOGDUR_DEVICE u32 wave_in_workgroup() {
 
 LOGDUR_DEVICE u32 place() {
     u32 shader_engine = LOGDUR_GETREG(4, 13, 3), compute_unit = LOGDUR_GETREG(4, 8, 4), xcc = 0;
-    if (LOGDUR_ARCH >= 4) xcc = LOGDUR_GETREG(20, 0, 4);
+#if LOGDUR_ARCH >= 4 || defined(__gfx950__)
+    xcc = LOGDUR_GETREG(20, 0, 4);
+#endif
     return (wave_in_workgroup() & 15) | xcc << 4 | shader_engine << 8 | compute_unit << 11;
 }
 

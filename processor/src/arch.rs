@@ -99,7 +99,7 @@ processors! {
     };
     /// MI350.
     Gfx950 = Processor {
-        target: Target::new(0x4f, "gfx950").family("gfx9-4-generic").lds(160 << 10).xnack().sramecc(),
+        target: Target::new(0x4f, "gfx950").family("gfx9-4-generic").lds(160 << 10).xnack().sramecc().messages(Messages::Unnumbered),
         features: Features::of(&[
             FmaMixInsts, AtomicFaddNoRtnInsts, AtomicFaddRtnInsts, MemoryAtomicFAddF32DenormalSupport, Gfx90aInsts, Gfx940Insts,
             Gfx950Insts, RequiresAlignedVgprs, PackedTid, ArchitectedFlatScratch, Fp8Insts, Fp8ConversionInsts, OcpFp8,

@@ -78,6 +78,8 @@ pub(crate) const PEAKS: &[Peaks] = &[
             (Type::F16, 2306.9 * TERA),
             (Type::Bf16, 2306.9 * TERA),
             (Type::F8, 4613.7 * TERA),
+            (Type::F6, 9227.5 * TERA),
+            (Type::F4, 9227.5 * TERA),
             (Type::I8, 4613.7 * TERA),
         ],
     },

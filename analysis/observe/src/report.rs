@@ -268,7 +268,7 @@ impl Gathered {
                     group: Group::of(&inst),
                     issue: Issue::of(&inst),
                     accessed: Accessed::of(&inst),
-                    flops: inst.op.arithmetic.total(count.executions, count.lanes),
+                    flops: inst.arithmetic().total(count.executions, count.lanes),
                     count,
                     lines: seen.lines.get(&pc).copied(),
                     lds: seen.lds.get(&pc).copied(),

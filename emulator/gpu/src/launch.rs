@@ -7,10 +7,11 @@ use hsa_sys::abi::kernel_descriptor::{self, KernelDescriptor};
 
 use crate::driver::PacketError;
 use crate::memory::View;
-use crate::queue::pm4::USER_DATA;
 
 /// Work-items of a workgroup at most.
 pub(crate) const MAX_WORKGROUP: u32 = 1024;
+/// Scalar registers that a dispatch can fill.
+pub(crate) const USER_DATA: usize = 16;
 
 /// The parameters of a dispatch, constant from its launch on.
 #[derive(Clone, Debug)]

@@ -8,6 +8,10 @@
 /// What is added and multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Number {
+    /// Floats of four bits, of matrix instructions.
+    F4,
+    /// Floats of six bits, of matrix instructions.
+    F6,
     /// Floats of eight bits, of matrix instructions.
     F8,
     /// Half precision.
@@ -30,6 +34,8 @@ impl Number {
     /// Its name.
     pub const fn word(self) -> &'static str {
         match self {
+            Number::F4 => "fp4",
+            Number::F6 => "fp6",
             Number::F8 => "fp8",
             Number::F16 => "f16",
             Number::Bf16 => "bf16",

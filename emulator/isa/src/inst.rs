@@ -1,5 +1,6 @@
 //! A decoded instruction: a row of the tables and the operands it was written with.
 
+use crate::arithmetic::{Arithmetic, Number};
 use crate::op::{Family, Flags, Op, Run};
 use crate::operand::{Kind, Operand};
 
@@ -242,6 +243,23 @@ impl Inst {
             _ => return None,
         };
         if self.op.flags.has(Flags::FORMATS) { FactorFormat::new(code) } else { None }
+    }
+
+    /// The operations of one execution that are counted: what the row says, and of factors whose elements the instruction names those of
+    /// the wider of the two.
+    pub fn arithmetic(&self) -> Arithmetic {
+        let bits = [0, 1].map(|factor| self.factor_format(factor).map(FactorFormat::bits));
+        match (self.op.arithmetic, bits) {
+            (Arithmetic::Wave(_, each), [Some(first), Some(second)]) => {
+                let of = match first.max(second) {
+                    ..=4 => Number::F4,
+                    5..=6 => Number::F6,
+                    _ => Number::F8,
+                };
+                Arithmetic::Wave(of, each)
+            }
+            (of_row, _) => of_row,
+        }
     }
 
     /// What source `n` is: what the row says, or the registers of a factor in the format that the instruction names.

@@ -6,8 +6,8 @@
 use amdgpu_emu::{Dies, Shape};
 use logdur_settings::{Bar, ComputeUnits, Emulator};
 
+use crate::host;
 use crate::product::{PRODUCTS, Product};
-use crate::sysfs;
 
 /// A row of a table of words: its value, its word in the settings, and its name in sysfs.
 macro_rules! modes {
@@ -161,7 +161,7 @@ impl Board {
 
     /// Its memory in bytes.
     pub(crate) fn memory(&self, settings: &Emulator) -> u64 {
-        if self.product.apu { sysfs::host_memory() } else { settings.memory.0 }
+        if self.product.apu { host::memory() } else { settings.memory.0 }
     }
 
     /// How much of it the host can be given access to.

@@ -26,6 +26,7 @@ mod entries;
 mod event;
 pub mod exports;
 mod heap;
+mod host;
 mod ioctl;
 mod memfile;
 mod paths;

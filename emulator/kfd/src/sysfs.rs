@@ -13,6 +13,7 @@ use logdur_settings::{Bar, Emulator};
 
 use crate::board::{Board, MemoryMode, Mode, Node};
 use crate::entries::{Entries, Entry, file};
+use crate::host;
 use crate::plan::plan;
 use crate::product::{DRM_MAJOR, FIRST_RENDER_MINOR};
 
@@ -38,20 +39,6 @@ pub(crate) fn location_id(node: &Node) -> u64 {
 /// The folder of a board.
 fn device(board: usize) -> String {
     format!("{BRIDGE}/{}", pci_address(board))
-}
-
-/// Bytes of the host's memory.
-pub(crate) fn host_memory() -> u64 {
-    // SAFETY: sysconf only reads.
-    let number = |name| unsafe { libc::sysconf(name) };
-    number(libc::_SC_PHYS_PAGES).max(1 << 18) as u64 * number(libc::_SC_PAGESIZE).max(4096) as u64
-}
-
-/// Bytes of system memory that the driver lets GPUs use. Source: `amdgpu_ttm_init`, which takes half of the memory.
-pub(crate) fn system_memory() -> u64 {
-    // SAFETY: sysconf only reads.
-    let number = |name| unsafe { libc::sysconf(name) };
-    number(libc::_SC_PHYS_PAGES).max(1) as u64 / 2 * number(libc::_SC_PAGESIZE).max(4096) as u64
 }
 
 /// Bytes of a board's memory that the host can be given access to.
@@ -146,7 +133,7 @@ fn pci_device(first: &Node, settings: &Emulator) -> Entries {
         ("vbios_version", "113-EMULATED".to_owned()),
         ("mem_info_vram_total", board.memory(settings).to_string()),
         ("mem_info_vis_vram_total", visible_memory(board, settings).to_string()),
-        ("mem_info_gtt_total", system_memory().to_string()),
+        ("mem_info_gtt_total", host::memory_for_gpus().to_string()),
         ("power_dpm_force_performance_level", "auto".to_owned()),
         ("pp_dpm_sclk", clocks(&[500, p.engine_clock_mhz]).trim_end().to_owned()),
         ("pp_dpm_mclk", clocks(&[400, p.memory_clock_mhz]).trim_end().to_owned()),

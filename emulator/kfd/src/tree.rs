@@ -14,6 +14,7 @@ use logdur_settings::{Bar, Emulator, Xnack};
 
 use crate::board::{Node, gpu_id};
 use crate::entries::{Entries, Entry, file};
+use crate::host;
 use crate::plan::plan;
 use crate::process_log::ProcessLog;
 use crate::product::FIRST_RENDER_MINOR;
@@ -150,7 +151,7 @@ fn cpu_node(nodes: &[Node], settings: &Emulator) -> Entries {
             format!("{node}/mem_banks/0/properties"),
             properties(&[
                 ("heap_type", 0),
-                ("size_in_bytes", sysfs::host_memory()),
+                ("size_in_bytes", host::memory()),
                 ("flags", 0),
                 ("width", 64),
                 ("mem_clk_max", 2666),

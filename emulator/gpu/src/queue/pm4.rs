@@ -18,7 +18,7 @@ use crate::dispatch::{Dispatch, Moment};
 use crate::driver::{MemoryFault, PacketError, QueueError};
 use crate::engine::{Job, Worker};
 use crate::gpu::Gpu;
-use crate::launch::{Launch, MAX_WORKGROUP};
+use crate::launch::{Launch, MAX_WORKGROUP, USER_DATA};
 use crate::memory::{Refused, View};
 use crate::units::Units;
 
@@ -61,9 +61,6 @@ mod register {
         }
     }
 }
-
-/// Scalar registers that a dispatch can fill.
-pub(crate) const USER_DATA: usize = 16;
 
 /// Commands that follow each other in memory.
 #[derive(Clone, Debug)]

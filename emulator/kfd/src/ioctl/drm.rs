@@ -2,6 +2,7 @@
 
 use super::{Call, Request, put, share};
 use crate::Errno;
+use crate::host;
 use crate::readings;
 use crate::state::State;
 use crate::sysfs::{self, Reading};
@@ -110,7 +111,7 @@ fn memory_info(state: &State, device: usize) -> drm_amdgpu_memory_info {
     drm_amdgpu_memory_info {
         vram: heap(board.memory(state.settings), Reading::Video),
         cpu_accessible_vram: heap(sysfs::visible_memory(board, state.settings), Reading::Visible),
-        gtt: heap(sysfs::system_memory(), Reading::System),
+        gtt: heap(host::memory_for_gpus(), Reading::System),
     }
 }
 
