@@ -23,6 +23,8 @@ pub(super) const NO_ROOM: &str =
     "the system has not 24 MiB of memory left for the capture itself (see `ulimit -d` and `ulimit -v`)";
 /// How long a process that ends waits for what makes no progress: without a capture it would end at once.
 const AT_EXIT: Duration = Duration::from_secs(1);
+/// After so long without progress what is held may be what the rest waits for.
+const BEHIND: Duration = Duration::from_millis(10);
 /// Between two looks for progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// After so many failures in a row nothing more is captured: each one has held the application's queues.
@@ -78,6 +80,11 @@ impl Patience {
             // A queue whose lock is taken is looked at the next time.
             None => false,
         }
+    }
+
+    /// True when nothing has progressed for a moment, and something may wait for what is held.
+    pub(super) fn is_behind(&self, interceptor: &Interceptor, copies: &Copies) -> bool {
+        self.moved.elapsed() >= BEHIND && may_wait(&interceptor.queues.all(), copies) == Some(true)
     }
 
     /// True when something has progressed since the last look.

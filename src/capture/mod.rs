@@ -131,7 +131,7 @@ impl HoldQueue for Capture {
         queue: &'static Queue,
         ring: &'static Ring,
         packets: Range<u64>,
-    ) -> bool {
+    ) -> Option<u64> {
         let is_stopped =
             self.stopped.load(Ordering::Relaxed) || !self.is_on.load(Ordering::Relaxed) || interceptor.is_outside();
         for index in packets {
@@ -164,9 +164,9 @@ impl HoldQueue for Capture {
             let target = Target { queue, _lease, index, occurrence, reached, since, is_wanted, waited };
             lock(&self.inbox).push_back(target);
             self.sleeper.wake();
-            return true;
+            return Some(index);
         }
-        false
+        None
     }
 
     fn sees_written(&self) -> bool {
@@ -360,7 +360,8 @@ impl Capture {
             let Some(since) = lock(&self.inbox).front().map(|first| first.since) else { continue };
             let mut patience = Patience::until(since + self.limits.hold, self.limits.stall);
             let target = loop {
-                match self.next(patience.is_over(interceptor, &self.copies)) {
+                let is_behind = patience.is_behind(interceptor, &self.copies);
+                match self.next(patience.is_over(interceptor, &self.copies), is_behind) {
                     None if has_work() && !self.is_region_due() => std::thread::sleep(stall::LOOK),
                     target => break target,
                 }
@@ -393,16 +394,24 @@ impl Capture {
     }
 
     /// Takes a dispatch that its queue has come to: one that is behind a barrier may wait for what another queue is held at, or
-    /// does once it goes on. Any, when that has been waited for in vain. None that waits for the end of a region, before that.
-    fn next(&self, in_vain: bool) -> Option<Target> {
+    /// does once it goes on. Any, when that has been waited for in vain. None that waits for the end of a region, before that, unless
+    /// the region `is_behind` it: what one of its dispatches waits for belongs to it.
+    fn next(&self, in_vain: bool, is_behind: bool) -> Option<Target> {
         let ends = self.region.as_ref().is_some_and(Region::is_over) || self.stopped.load(Ordering::Acquire);
         let mut inbox = lock(&self.inbox);
         let reached = |target: &Target| target.queue.has_reached(target.index);
         let mut wanted = inbox.iter().enumerate().filter(|(_, target)| ends || target.is_wanted);
         let first = wanted.clone().next().map(|(at, _)| at);
-        let reached = wanted.find(|(_, target)| reached(target)).map(|(at, _)| at);
-        let next = inbox.remove(reached.or(first.filter(|_| in_vain))?)?;
-        Some(Target { reached: reached.is_some(), ..next })
+        let reached_one = wanted.find(|(_, target)| reached(target)).map(|(at, _)| at);
+        let behind = || inbox.iter().position(|target| !target.is_wanted && reached(target));
+        if let (None, Some(_), true, Some(region)) = (reached_one, first, is_behind, &self.region)
+            && let Some(at) = behind()
+        {
+            region.needs_another();
+            return inbox.remove(at).map(|target| Target { reached: true, is_wanted: true, ..target });
+        }
+        let next = inbox.remove(reached_one.or(first.filter(|_| in_vain))?)?;
+        Some(Target { reached: reached_one.is_some(), ..next })
     }
 
     /// The region has ended: lets all queues go on that wait for that.

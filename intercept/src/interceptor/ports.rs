@@ -77,15 +77,15 @@ pub trait ChangeDispatch: Sync {
 
 /// Holds queues before dispatches. Called on the thread that publishes the packets.
 pub trait HoldQueue: Sync {
-    /// Packets of a queue are about to be published. Begins [`Ring::hold`] at the first one that the queue is to be held at;
-    /// false if there is none. The feature releases the queue by [`publish_ready`](crate::watch::inplace::publish_ready).
+    /// Packets of a queue are about to be published. Begins [`Ring::hold`] at the first one that the queue is to be held at, which
+    /// is the result: those before it are published. Those behind it are asked for again. The feature releases the queue by [`publish_ready`](crate::watch::inplace::publish_ready).
     fn hold(
         &self,
         interceptor: &'static Interceptor,
         queue: &'static Queue,
         ring: &'static Ring,
         packets: Range<u64>,
-    ) -> bool;
+    ) -> Option<u64>;
 
     /// True if [`written`](HoldQueue::written) is to be called.
     fn sees_written(&self) -> bool {

@@ -379,9 +379,10 @@ fn publish(
         }
         // No packet is published that the feature has not seen, also if one is completed meanwhile.
         let (end, _) = ring.ready(first, limit);
-        let holds = guard(false, || feature.hold(interceptor, queue, ring, first..end));
-        // What is before the held packet is published now, it itself and what is behind it by and by.
-        limit = if holds { ring.limit(&mut publisher.room) } else { end };
+        let held = guard(None, || feature.hold(interceptor, queue, ring, first..end));
+        // What is before the held packet is published now, also if the queue is paused meanwhile: the feature has seen it. It itself and
+        // what is behind it follow by and by.
+        limit = held.unwrap_or(end);
     }
     let (mut end, mut now) = (first, None);
     let pass = ring.pass();

@@ -70,10 +70,10 @@ impl HoldQueue for Toy {
         _queue: &'static Queue,
         ring: &'static Ring,
         packets: std::ops::Range<u64>,
-    ) -> bool {
+    ) -> Option<u64> {
         let wanted = |&index: &u64| !ring.hold.has_passed(index) && ring.slot(index).read().kernel_object() == HELD;
         let first = packets.into_iter().find(wanted);
-        first.inspect(|&index| ring.hold.begin(index)).is_some()
+        first.inspect(|&index| ring.hold.begin(index))
     }
 
     fn cannot_hold(&self, _interceptor: &Interceptor, _queue: u64) {}

@@ -275,6 +275,11 @@ impl Region {
         self.ends.is_none() && !self.begins.depend_on_dispatches()
     }
 
+    /// A dispatch behind the end of the region is one of it: another one waits for it.
+    pub(super) fn needs_another(&self) {
+        lock(&self.chosen).selected += 1;
+    }
+
     /// A chosen dispatch is not captured.
     pub(super) fn gives_up(&self, target: &super::Target) {
         self.break_off("nothing more is captured".to_owned());

@@ -423,3 +423,22 @@ fn what_a_region_has_after_a_gpu_fault_is_told_and_the_application_ends_as_witho
     assert!(kernels.iter().any(|name| name.contains("with_much_lds")), "{kernels:?}");
     assert!(!kernels.iter().any(|name| name.contains("wild")), "{kernels:?}");
 }
+
+#[test]
+fn a_region_that_ends_among_streams_that_wait_for_each_other_has_what_its_dispatches_wait_for_and_each_step_once() {
+    for (program, arguments) in [("sequences", &["7", "300"][..]), ("eight", &["300"])] {
+        let (run, reader) = region(Run::hip(program).args(arguments), "dispatches:100-199");
+        assert!(run.status.success(), "{program}: {}", run.stderr);
+        let records = reader.records();
+        let end = &records.region_ends[0];
+        assert!(end.is_complete, "{program}: {end:?}");
+        let dispatches = records.steps.iter().filter(|step| step.dispatch.is_some()).count();
+        assert!(dispatches >= 100, "{program}: {dispatches}");
+        // Copies and fills are in no queue.
+        let packets = records.steps.iter().filter(|step| step.queue != 0);
+        let mut places: Vec<(u64, u64)> = packets.map(|step| (step.queue, step.index)).collect();
+        places.sort_unstable();
+        let twice = places.windows(2).find(|pair| pair[0] == pair[1]);
+        assert!(twice.is_none(), "{program}: queue and packet {twice:?}");
+    }
+}

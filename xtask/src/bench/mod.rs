@@ -164,7 +164,8 @@ fn table<const N: usize>(
         let cells: Vec<String> = (0..N)
             .map(|column| {
                 let [value, base] = [of_variant, &samples[0]].map(|s| median(s.iter().map(|sample| sample[column])));
-                format!("{value:>12.3} {:>8.3}", value / base)
+                let ratio = if base == 0.0 { "-".to_owned() } else { format!("{:.3}", value / base) };
+                format!("{value:>12.3} {ratio:>8}")
             })
             .collect();
         println!("{:<16} {}", variant.name, cells.join(" "));
