@@ -275,9 +275,9 @@ impl Header {
         self.accounted.store(0, Ordering::Release);
     }
 
-    /// True when the log has an account of so many dispatches.
+    /// True when the log has an account of so many dispatches. 0 is no account, whatever number a neighbour has written.
     pub fn is_accounted(&self, seen: u64) -> bool {
-        self.accounted.load(Ordering::Acquire) == seen.wrapping_add(1)
+        seen.checked_add(1) == Some(self.accounted.load(Ordering::Acquire))
     }
 
     /// True when records had to be made in private memory.

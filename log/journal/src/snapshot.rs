@@ -282,7 +282,7 @@ impl Snapshot {
 
     /// True when the log has all rows and an account of them.
     pub fn is_complete(&self) -> bool {
-        self.dispatches.is_empty() && self.accounted == self.seen.wrapping_add(1)
+        self.dispatches.is_empty() && self.seen.checked_add(1) == Some(self.accounted)
     }
 
     /// The kernel with a number.
