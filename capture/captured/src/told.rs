@@ -33,7 +33,7 @@ pub struct Told<'r> {
 }
 
 impl<'r> Told<'r> {
-    /// As far as some dispatches need it. Memory is told of whole: one allocation more or less changes what an address means.
+    /// Only what some dispatches need. All allocations stay in the list: one more or less changes what an address means.
     pub fn of<'d>(reader: &'r Reader, dispatches: impl Iterator<Item = &'d CapturedDispatch<'r>>) -> Told<'r>
     where
         'r: 'd,

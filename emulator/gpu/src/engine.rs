@@ -21,9 +21,9 @@ use crate::gpu::Gpu;
 use crate::lock;
 use crate::memory::{Refusal, View};
 use crate::queue::aql::{AqlQueue, AqlQueueInfo};
-use crate::queue::pm4::{Pm4Queue, Pm4QueueInfo};
-use crate::queue::sdma::{SdmaQueue, SdmaQueueInfo};
-use crate::queue::{Progress, Queue};
+use crate::queue::pm4::Pm4Queue;
+use crate::queue::sdma::SdmaQueue;
+use crate::queue::{Progress, Queue, RingInfo};
 use crate::signal;
 use crate::symbol;
 use crate::watch::Verdict;
@@ -137,13 +137,13 @@ impl Engine {
     }
 
     /// Adds a queue of PM4 commands.
-    pub fn add_pm4(&self, info: Pm4QueueInfo, gpu: Arc<Gpu>) {
+    pub fn add_pm4(&self, info: RingInfo, gpu: Arc<Gpu>) {
         gpu.remaps.fetch_add(1, Ordering::Relaxed);
         self.add(Box::new(Pm4Queue::new(info, gpu)));
     }
 
     /// Adds an SDMA queue.
-    pub fn add_sdma(&self, info: SdmaQueueInfo, gpu: Arc<Gpu>) {
+    pub fn add_sdma(&self, info: RingInfo, gpu: Arc<Gpu>) {
         self.add(Box::new(SdmaQueue::new(info, gpu)));
     }
 

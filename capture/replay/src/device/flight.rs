@@ -14,7 +14,7 @@ pub(super) struct Flight {
     pub(super) ticket: usize,
     /// Its completion signal, among those of the device.
     pub(super) signal: usize,
-    /// What nobody writes in the signal while the packet is processed.
+    /// The fields of the signal that nobody writes while the packet is processed.
     constants: [u64; 5],
 }
 

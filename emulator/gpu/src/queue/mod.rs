@@ -42,6 +42,20 @@ impl Doorbell {
     }
 }
 
+/// What the driver tells about a new queue of PM4 commands or of SDMA packets.
+pub struct RingInfo {
+    /// The queue's number.
+    pub id: u32,
+    /// Address of the ring.
+    pub ring: u64,
+    /// Bytes of the ring; a power of two.
+    pub bytes: u64,
+    /// Address of the position of the next packet: of PM4 in dwords from the ring's beginning, of SDMA in bytes.
+    pub read_pointer: u64,
+    /// Where the application rings with what it has written, in the same unit, all rounds of the ring counted.
+    pub doorbell: Doorbell,
+}
+
 /// How much came of looking after a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Progress {

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use hsa_sys::abi::aql::Packet;
 use hsa_sys::abi::kernel_descriptor::KernelDescriptor;
 
-use super::{Doorbell, Progress, Queue};
+use super::{Progress, Queue, RingInfo};
 use crate::dispatch::{Dispatch, Moment};
 use crate::driver::{MemoryFault, PacketError, QueueError};
 use crate::engine::{Job, Worker};
@@ -386,23 +386,9 @@ fn release(frame: &Frame, header: u32, view: &mut View, gpu: &Gpu, length: u64) 
     Ok(Step::Next(length))
 }
 
-/// What the driver tells about a new PM4 queue.
-pub struct Pm4QueueInfo {
-    /// The queue's number.
-    pub id: u32,
-    /// Address of the ring.
-    pub ring: u64,
-    /// Its bytes; a power of two.
-    pub bytes: u64,
-    /// Address of where the position of the next command goes, in dwords from the ring's beginning.
-    pub read_pointer: u64,
-    /// Where the application rings: with dwords that it has written, all rounds of the ring counted.
-    pub doorbell: Doorbell,
-}
-
 /// A queue of PM4 commands.
 pub(crate) struct Pm4Queue {
-    info: Pm4QueueInfo,
+    info: RingInfo,
     gpu: Arc<Gpu>,
     view: View,
     commands: Commands,
@@ -414,7 +400,7 @@ pub(crate) struct Pm4Queue {
 
 impl Pm4Queue {
     /// A queue of a GPU.
-    pub(crate) fn new(info: Pm4QueueInfo, gpu: Arc<Gpu>) -> Pm4Queue {
+    pub(crate) fn new(info: RingInfo, gpu: Arc<Gpu>) -> Pm4Queue {
         let view = View::new(gpu.space.clone());
         let units = Arc::new(Units::all(gpu.shape.dies));
         let ring = Frame { address: info.ring, at: 0, end: 0, ring: (info.bytes / 4).max(1) };
@@ -508,6 +494,7 @@ impl Queue for Pm4Queue {
 
     fn abandon(&mut self) -> Vec<Arc<Dispatch>> {
         self.failed = true;
+        self.gpu.remaps.fetch_add(1, Ordering::Relaxed);
         let running = std::mem::take(&mut self.running);
         running.iter().for_each(|dispatch| dispatch.cancel());
         running

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Doorbell, Progress, Queue};
+use super::{Progress, Queue, RingInfo};
 use crate::dispatch::Dispatch;
 use crate::driver::{MemoryFault, PacketError, QueueError};
 use crate::engine::Worker;
@@ -16,23 +16,9 @@ use crate::memory::{Refused, View};
 /// Bytes that a long copy moves before other queues are served.
 const CHUNK: u64 = 1 << 20;
 
-/// What the driver tells about a new queue.
-pub struct SdmaQueueInfo {
-    /// The queue's number.
-    pub id: u32,
-    /// Address of the ring.
-    pub ring: u64,
-    /// Bytes of the ring; a power of two.
-    pub bytes: u64,
-    /// Address of the read index.
-    pub read_pointer: u64,
-    /// Where the application rings.
-    pub doorbell: Doorbell,
-}
-
 /// An SDMA queue.
 pub(crate) struct SdmaQueue {
-    info: SdmaQueueInfo,
+    info: RingInfo,
     gpu: Arc<Gpu>,
     view: View,
     read: u64,
@@ -82,7 +68,7 @@ mod op {
 
 impl SdmaQueue {
     /// A queue of a GPU.
-    pub(crate) fn new(info: SdmaQueueInfo, gpu: Arc<Gpu>) -> SdmaQueue {
+    pub(crate) fn new(info: RingInfo, gpu: Arc<Gpu>) -> SdmaQueue {
         let view = View::new(gpu.space.clone());
         SdmaQueue { info, gpu, view, read: 0, copied: 0, completions: 0, active: true, failed: false }
     }
@@ -300,6 +286,7 @@ mod tests {
     use crate::engine::Engine;
     use crate::memory::tests::memory;
     use crate::memory::{AddressSpace, Backing};
+    use crate::queue::Doorbell;
     use crate::shape::Shape;
 
     const RING: u64 = 0x10_0000;
@@ -359,7 +346,7 @@ mod tests {
         let doorbell = unsafe { Doorbell::new(Arc::as_ptr(&rung), rung.clone()) };
         let read_pointer = RING + 4096;
         let engine = Engine::start(1, None).expect("a thread");
-        engine.add_sdma(SdmaQueueInfo { id: 1, ring: RING, bytes: 4096, read_pointer, doorbell }, gpu);
+        engine.add_sdma(RingInfo { id: 1, ring: RING, bytes: 4096, read_pointer, doorbell }, gpu);
 
         let began = Instant::now();
         let done = |view: &mut View| view.word64(read_pointer, false).expect("mapped").load(Ordering::Acquire);

@@ -3,9 +3,8 @@
 use amdgpu_emu::Trap;
 use amdgpu_emu::driver::PacketError;
 use amdgpu_emu::inject::{Effect, Injection, NOWHERE};
+use amdgpu_emu::queue::RingInfo;
 use amdgpu_emu::queue::aql::AqlQueueInfo;
-use amdgpu_emu::queue::pm4::Pm4QueueInfo;
-use amdgpu_emu::queue::sdma::SdmaQueueInfo;
 use hsa_sys::abi::queue::READ_DISPATCH_ID_OFFSET;
 use logdur_settings as settings;
 
@@ -40,9 +39,12 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
             engine.add_aql(info, gpu);
             queue
         }
-        KFD_IOC_QUEUE_TYPE_COMPUTE => {
+        KFD_IOC_QUEUE_TYPE_COMPUTE
+        | KFD_IOC_QUEUE_TYPE_SDMA
+        | KFD_IOC_QUEUE_TYPE_SDMA_XGMI
+        | KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => {
             let (slot, doorbell) = state.queues.doorbell(&state.kfd, device, 0)?;
-            let info = Pm4QueueInfo {
+            let info = RingInfo {
                 id,
                 ring: args.ring_base_address,
                 bytes: args.ring_size.into(),
@@ -51,21 +53,11 @@ pub(super) fn create(state: &State, args: &mut kfd_ioctl_create_queue_args) -> R
             };
             state.queues.insert(id, Entry { device, slot, queue: 0, save_area: args.ctx_save_restore_address });
             args.doorbell_offset = doorbell_offset(device) + 8 * slot;
-            engine.add_pm4(info, gpu);
-            0
-        }
-        KFD_IOC_QUEUE_TYPE_SDMA | KFD_IOC_QUEUE_TYPE_SDMA_XGMI | KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID => {
-            let (slot, doorbell) = state.queues.doorbell(&state.kfd, device, 0)?;
-            let info = SdmaQueueInfo {
-                id,
-                ring: args.ring_base_address,
-                bytes: args.ring_size.into(),
-                read_pointer: args.read_pointer_address,
-                doorbell,
-            };
-            state.queues.insert(id, Entry { device, slot, queue: 0, save_area: args.ctx_save_restore_address });
-            args.doorbell_offset = doorbell_offset(device) + 8 * slot;
-            engine.add_sdma(info, gpu);
+            if args.queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE {
+                engine.add_pm4(info, gpu);
+            } else {
+                engine.add_sdma(info, gpu);
+            }
             0
         }
         other => {

@@ -6,7 +6,7 @@ use amdgpu_isa::Arch;
 
 use super::*;
 use crate::driver::PacketError;
-use crate::queue::pm4::Pm4QueueInfo;
+use crate::queue::RingInfo;
 
 /// Adds the word in `s2` to the number of the workgroup, and stores it at the address in `s[0:1]`. The words are llvm-mc's.
 const KERNEL: &[u32] = &[
@@ -66,7 +66,7 @@ fn with_commands(commands: &[u32]) -> Rig {
     rig.put(CODE, KERNEL);
     rig.put(RING, commands);
     let doorbell = rig.doorbell(commands.len() as u64);
-    let info = Pm4QueueInfo { id: 7, ring: RING, bytes: RING_BYTES, read_pointer: QUEUE, doorbell };
+    let info = RingInfo { id: 7, ring: RING, bytes: RING_BYTES, read_pointer: QUEUE, doorbell };
     rig.engine.engine().add_pm4(info, rig.gpu.clone());
     rig
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use amdgpu_isa::Arch;
 
 use super::*;
+use crate::queue::RingInfo;
 use crate::queue::aql::AqlQueueInfo;
-use crate::queue::sdma::SdmaQueueInfo;
 
 /// Numbers that are the same in every run: xorshift.
 struct Numbers(u64);
@@ -79,7 +79,7 @@ fn rings_of_anything_are_taken_or_refused() {
             rig.rung.store(RING_BYTES / 64 - 1, Ordering::Release);
         } else {
             rig.rung.store(RING_BYTES, Ordering::Release);
-            let info = SdmaQueueInfo { id: 1, ring: RING, bytes: RING_BYTES, read_pointer: QUEUE, doorbell };
+            let info = RingInfo { id: 1, ring: RING, bytes: RING_BYTES, read_pointer: QUEUE, doorbell };
             rig.engine.engine().add_sdma(info, rig.gpu.clone());
         }
         // A kernel of anything may run for ever.

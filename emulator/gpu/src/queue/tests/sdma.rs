@@ -6,7 +6,7 @@ use amdgpu_isa::Arch;
 
 use super::*;
 use crate::driver::PacketError;
-use crate::queue::sdma::SdmaQueueInfo;
+use crate::queue::RingInfo;
 
 const READ_POINTER: u64 = QUEUE;
 
@@ -31,7 +31,7 @@ impl SdmaRig {
     fn new() -> SdmaRig {
         let mut rig = Rig::new(Arch::Gfx90a);
         let doorbell = rig.doorbell(0);
-        let info = SdmaQueueInfo { id: 1, ring: RING, bytes: RING_BYTES, read_pointer: READ_POINTER, doorbell };
+        let info = RingInfo { id: 1, ring: RING, bytes: RING_BYTES, read_pointer: READ_POINTER, doorbell };
         rig.engine.engine().add_sdma(info, rig.gpu.clone());
         let pattern: Vec<u32> = (0..1024u32).map(|n| n.wrapping_mul(0x9e37_79b1)).collect();
         rig.put(LARGE, &pattern);
