@@ -11,9 +11,8 @@ use amdgpu_emu::clock::Clock;
 use amdgpu_emu::driver::{CompletedPacket, Driver, MemoryFault, QueueError};
 use amdgpu_emu::engine::Stepped;
 use amdgpu_emu::memory::{Backing, View};
-use amdgpu_emu::queue::Doorbell;
 use amdgpu_emu::queue::aql::AqlQueueInfo;
-use amdgpu_emu::queue::sdma::SdmaQueueInfo;
+use amdgpu_emu::queue::{Doorbell, RingInfo};
 use amdgpu_emu::{Arch, Gpu, Shape};
 use libfuzzer_sys::fuzz_target;
 
@@ -21,6 +20,8 @@ use libfuzzer_sys::fuzz_target;
 const MEMORY: u64 = 0x10_0000;
 const PAGE: u64 = 4096;
 const PAGES: u64 = 8;
+/// Kinds of queues: AQL, SDMA and PM4.
+const KINDS: u8 = 3;
 /// A kernel of anything may run for ever.
 const STEPS: usize = 20;
 
@@ -44,7 +45,7 @@ impl Driver for Deaf {
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, content)) = data.split_first() else { return };
-    let arch = Arch::ALL[usize::from(kind >> 1) % Arch::ALL.len()];
+    let arch = Arch::ALL[usize::from(kind / KINDS) % Arch::ALL.len()];
     let shape = Shape::new(arch, arch.can_correct_sram(), 1);
     let gpu = Arc::new(Gpu::new(0, shape, Arc::new(Clock::real()), Arc::new(Deaf)));
     // One more page, so that the mapping can begin at a page as those of hosts do.
@@ -62,15 +63,21 @@ fuzz_target!(|data: &[u8]| {
     // SAFETY: the atomic lives as long as its Arc, which the doorbell keeps.
     let doorbell = unsafe { Doorbell::new(Arc::as_ptr(&rung), rung.clone()) };
     let mut engine = Stepped::default();
-    if kind & 1 == 0 {
+    // The doorbell's unit is the queue's own: a packet of AQL, a dword of PM4, a byte of SDMA.
+    if kind % KINDS == 0 {
         let (slots, queue) = (PAGE / 64, MEMORY + PAGE);
+        rung.store(slots - 1, Ordering::Release);
         let info = AqlQueueInfo { id: 1, ring: MEMORY, slots, queue, doorbell, injections: Vec::new() };
         engine.engine().add_aql(info, gpu);
-        rung.store(slots - 1, Ordering::Release);
     } else {
-        rung.store(PAGE, Ordering::Release);
-        let info = SdmaQueueInfo { id: 1, ring: MEMORY, bytes: PAGE, read_pointer: MEMORY + PAGE, doorbell };
-        engine.engine().add_sdma(info, gpu);
+        let info = RingInfo { id: 1, ring: MEMORY, bytes: PAGE, read_pointer: MEMORY + PAGE, doorbell };
+        if kind % KINDS == 1 {
+            rung.store(PAGE, Ordering::Release);
+            engine.engine().add_sdma(info, gpu);
+        } else {
+            rung.store(PAGE / 4, Ordering::Release);
+            engine.engine().add_pm4(info, gpu);
+        }
     }
     for _ in 0..STEPS {
         if !engine.step() {

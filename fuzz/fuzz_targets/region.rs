@@ -86,7 +86,8 @@ fn change(steps: &mut Vec<Step>, which: u8, field: u8, to: u64) {
 fuzz_target!(|data: &[u8]| {
     let (changes, rest) = data.as_chunks::<4>();
     let mut steps = steps();
-    let mut end = RegionEnd { region: 1, steps: 7, after: Some(SnapshotId(2)), is_complete: true, reason: String::new() };
+    let mut end =
+        RegionEnd { region: 1, steps: 7, after: Some(SnapshotId(2)), is_complete: true, reason: String::new() };
     let mut checkpoint = Checkpoint { region: 1, sequence: 4, snapshot: SnapshotId(2) };
     for &[which, field, a, b] in changes {
         let to = number(u16::from_le_bytes([a, b]));

@@ -6,8 +6,8 @@ use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
 use logdur_report::{By, Log, Summary};
-use logdur_rocprof::{counters, database};
 use logdur_rocprof::trace::{self, Table};
+use logdur_rocprof::{counters, database};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
