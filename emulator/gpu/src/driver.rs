@@ -176,7 +176,7 @@ pub enum PacketError {
     CodeObject,
     /// The packet type or vendor format is unknown.
     Type,
-    /// The kernel needs more registers or work-items than a compute unit has.
+    /// The kernel needs more registers than a compute unit has, or more scratch than a wave can have.
     Resources,
 }
 
@@ -187,7 +187,7 @@ impl std::fmt::Display for PacketError {
             PacketError::GroupSegment => "more group segment (LDS) than a workgroup can have",
             PacketError::CodeObject => "the kernel object is not mapped, or its code is not",
             PacketError::Type => "unknown packet type or vendor format",
-            PacketError::Resources => "more registers than a compute unit has",
+            PacketError::Resources => "more registers than a compute unit has, or more scratch than a wave can have",
         })
     }
 }

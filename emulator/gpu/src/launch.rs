@@ -10,6 +10,9 @@ use crate::memory::View;
 
 /// Work-items of a workgroup at most.
 pub(crate) const MAX_WORKGROUP: u32 = 1024;
+/// Bytes of a wave's scratch at most, all lanes together: 13 bits of 1 KB. Source: `COMPUTE_TMPRING_SIZE.WAVESIZE` of gfx9; wider fields
+/// of later processors count smaller units.
+const MAX_WAVE_SCRATCH: u32 = 0x1fff << 10;
 /// Scalar registers that a dispatch can fill.
 pub(crate) const USER_DATA: usize = 16;
 
@@ -76,6 +79,9 @@ impl Launch {
         if lds > arch.row().target.lds {
             return Err(PacketError::GroupSegment);
         }
+        if packet.private_segment_size() > MAX_WAVE_SCRATCH / LANES as u32 {
+            return Err(PacketError::Resources);
+        }
         let kernel_object = packet.kernel_object();
         let mut bytes = [0; kernel_descriptor::SIZE];
         if kernel_object == 0 || view.read(kernel_object, &mut bytes).is_err() {
@@ -113,9 +119,9 @@ impl Launch {
         (self.scratch * LANES as u32).next_multiple_of(1024)
     }
 
-    /// Workgroups in all.
+    /// Workgroups in all. Grids of more than 2^64 never end, whatever their number.
     pub fn total(&self) -> u64 {
-        self.workgroups.iter().map(|&n| u64::from(n)).product()
+        self.workgroups.iter().fold(1, |total, &n| u64::saturating_mul(total, n.into()))
     }
 
     /// Coordinates of workgroup `n`, x fastest.

@@ -356,6 +356,8 @@ fn a_dispatch_that_makes_no_sense_stops_the_queue_with_the_reason() {
         ("a second dimension of nothing", change(|p| p.0[0] = DISPATCH as u32 | 2 << 16), PacketError::Dimensions),
         ("1025 work-items", change(|p| p.0[1] = 1025), PacketError::Dimensions),
         ("too much LDS", change(|p| p.0[7] = (64 << 10) + 1), PacketError::GroupSegment),
+        ("more scratch than a wave can have", change(|p| p.0[6] = (8191 << 10) / 64 + 1), PacketError::Resources),
+        ("scratch whose bytes of a wave are 2^32", change(|p| p.0[6] = 1 << 26), PacketError::Resources),
         ("no kernel", dispatch(0, 0, 0), PacketError::CodeObject),
         ("a kernel that is not there", dispatch(0, NOWHERE, 0), PacketError::CodeObject),
         ("a kernel at the end of all addresses", dispatch(0, u64::MAX - 3, 0), PacketError::CodeObject),
