@@ -156,12 +156,14 @@ pub fn columns() -> Result<PathBuf> {
     python("columns", COLUMNS)
 }
 
-/// Fetches AMD's pseudocode of instructions, once, and returns the folder with a folder for each family of processors.
+/// Fetches AMD's pseudocode of instructions, once, and returns the folder with a folder for each family of processors. Beside the
+/// environment's `bin` are the tests that the package's source has.
 ///
 /// # Errors
 /// When it cannot be fetched, or is not where it was.
 pub fn pseudocode() -> Result<PathBuf> {
     let python = python("pseudocode", PSEUDOCODE)?;
+    tests_of(PSEUDOCODE[0], "test", &python)?;
     let script = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
     let packages = shell::output(Command::new(python).args(["-c", script]))?;
     let folder = Path::new(packages.trim()).join("tinygrad/runtime/autogen/amd");
@@ -188,6 +190,42 @@ pub fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
     environment(&folder, packages)?;
     fs::write(&stamp, all)?;
     Ok(python)
+}
+
+/// Fetches the folder of tests from a package's source into its environment, once.
+fn tests_of(package: &str, folder: &str, python: &Path) -> Result<()> {
+    let environment = python.ancestors().nth(2).context("an environment's Python is in its bin")?;
+    let (tests, stamp) = (environment.join(folder), environment.join(format!("{folder}.of")));
+    let _alone = shell::alone(&environment.with_extension("lock"), package)?;
+    if tests.is_dir() && fs::read_to_string(&stamp).is_ok_and(|of| of == package) {
+        return Ok(());
+    }
+    let work = environment.join("source");
+    fs::remove_dir_all(&work).ok();
+    fs::create_dir_all(&work)?;
+    let mut pip = Command::new(python);
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-binary",
+        ":all:",
+        "-d",
+    ]);
+    shell::fetched(pip.arg(&work).arg(package)).with_context(|| format!("downloading the source of {package}"))?;
+    for archive in fs::read_dir(&work)? {
+        let mut tar = Command::new("tar");
+        tar.arg("-xf").arg(archive?.path()).arg("-C").arg(environment);
+        shell::run(tar.args(["--strip-components=1", "--wildcards", &format!("*/{folder}/*")]))?;
+    }
+    if !tests.is_dir() {
+        bail!("the source of {package} has no folder {folder}");
+    }
+    fs::remove_dir_all(&work)?;
+    Ok(fs::write(&stamp, package)?)
 }
 
 /// Makes a Python environment in a folder, with packages of Python's index.

@@ -45,6 +45,8 @@ pub(crate) struct Job {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) queue: u32,
     pub(crate) profiling: bool,
+    /// Performance counters count its waves while they run.
+    pub(crate) counted: bool,
     pub(crate) dispatch: Arc<Dispatch>,
 }
 
@@ -325,6 +327,7 @@ impl Worker {
             cancelled: dispatch.cancelled(),
             watched: dispatch.watchdog.epoch(),
             observer: observer.as_deref_mut(),
+            counters: job.counted.then_some(&job.gpu.counters),
         };
         let mut workgroup = match work {
             Work::Start(n) => {

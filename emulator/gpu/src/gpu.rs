@@ -8,6 +8,7 @@ use amdgpu_isa::wave::LANES;
 
 use crate::clock::Clock;
 use crate::code::CodeCache;
+use crate::counters::Counters;
 use crate::dispatch::Draw;
 use crate::driver::Driver;
 use crate::gws::Gws;
@@ -26,6 +27,7 @@ pub struct Gpu {
     pub space: Arc<AddressSpace>,
     pub(crate) code: Arc<CodeCache>,
     pub(crate) gws: Gws,
+    pub(crate) counters: Counters,
     /// See [`Gpu::fill_from`].
     pub(crate) fill: OnceLock<u32>,
     /// See [`Gpu::hold_contents`].
@@ -47,6 +49,7 @@ impl Gpu {
             space: Arc::new(AddressSpace::default()),
             code: Arc::new(CodeCache::new(Decoder::new(shape.arch))),
             gws: Gws::default(),
+            counters: Counters::new(shape.dies),
             fill: OnceLock::new(),
             held: AtomicBool::new(false),
             observe: OnceLock::new(),

@@ -7,6 +7,7 @@
 
 pub mod clock;
 mod code;
+mod counters;
 pub mod dispatch;
 pub mod driver;
 pub mod engine;

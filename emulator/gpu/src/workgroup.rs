@@ -11,6 +11,7 @@ use amdgpu_isa::wave::{LANES, Trap, VgprFile, Wave, vgpr_file};
 
 use crate::clock::Clock;
 use crate::code::{Fetch, PAGE};
+use crate::counters::Counters;
 use crate::driver::{Driver, WaveError};
 use crate::fill::{Fill, Seat};
 use crate::gws::{Gws, Ticket};
@@ -109,6 +110,8 @@ pub(crate) struct ExecContext<'a> {
     pub(crate) watched: u64,
     /// Who sees what is executed.
     pub(crate) observer: Option<&'a mut dyn Observer>,
+    /// What counts its waves.
+    pub(crate) counters: Option<&'a Counters>,
 }
 
 impl Workgroup {
@@ -127,6 +130,9 @@ impl Workgroup {
         let waves = extent.iter().product::<u32>().div_ceil(LANES as u32);
         let seat = place.as_mut().map(|fill| fill.seat(launch.lds, context.shape.arch));
         let unit = units.of_workgroup(n, seat.map(Seat::drawn));
+        if let Some(counters) = context.counters {
+            counters.started(unit, extent.iter().product());
+        }
         let slots: Vec<Slot> = (0..waves)
             .map(|wave| {
                 let registers = context.spares.registers.pop().unwrap_or_else(vgpr_file);

@@ -402,7 +402,8 @@ impl AqlQueue {
         }
         let dispatch =
             Arc::new(Dispatch::new(launch, self.units.clone(), start, capacity, self.seen.1, self.gpu.draw()));
-        let job = Job { gpu: self.gpu.clone(), queue: self.info.id, profiling, dispatch: dispatch.clone() };
+        let (queue, counted) = (self.info.id, self.commands.counts());
+        let job = Job { gpu: self.gpu.clone(), queue, profiling, counted, dispatch: dispatch.clone() };
         worker.begin(job);
         Ok(Flight { kernel: Some(dispatch), late })
     }

@@ -169,6 +169,7 @@ fn run(code: &[u32], seed: u32, looks: Looks) -> (Vec<u8>, Vec<u64>) {
         cancelled: &cancelled,
         watched: u64::from(looks == Looks::TheWatch),
         observer: if looks == Looks::AnObserver { Some(&mut observer) } else { None },
+        counters: None,
     };
     let fill = [Fill::new(seed, 1, 0), Fill::of_place(seed, 1, 0)];
     let mut workgroup = Workgroup::start(&launch, 0, &Units::all(rig.gpu.shape.dies), Some(fill), &mut context);

@@ -1,79 +1,63 @@
-//! PM4: the commands of indirect buffers in AQL queues, and of queues that have nothing else.
-//!
-//! Sources: AMD's published PM4 definitions of gfx9 (`soc15d.h` and `kfd_pm4_headers_ai.h` of the kernel) and its register lists.
-//!
-//! On hardware each die of a GPU executes the commands of its queue. Here one executor does it for all of them: `PRED_EXEC` leaves out
-//! what is for none of the GPU's dies. Registers have the value that was set last, also where each die would have one of its own: that of
-//! scratch, which workgroups get from the machine.
+//! What commands do.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hsa_sys::abi::aql::Packet;
 use hsa_sys::abi::kernel_descriptor::KernelDescriptor;
 
-use super::{Progress, Queue, RingInfo};
-use crate::dispatch::{Dispatch, Moment};
-use crate::driver::{MemoryFault, PacketError, QueueError};
-use crate::engine::{Job, Worker};
+use super::registers::{self, Registers};
+use crate::driver::PacketError;
 use crate::gpu::Gpu;
 use crate::launch::{Launch, MAX_WORKGROUP, USER_DATA};
 use crate::memory::{Refused, View};
-use crate::units::Units;
 
 /// Opcodes of commands.
 mod opcode {
     pub(super) const NOP: u32 = 0x10;
     pub(super) const DISPATCH_DIRECT: u32 = 0x15;
+    pub(super) const DISPATCH_INDIRECT: u32 = 0x16;
     pub(super) const PRED_EXEC: u32 = 0x23;
     pub(super) const WRITE_DATA: u32 = 0x37;
     pub(super) const WAIT_REG_MEM: u32 = 0x3c;
     pub(super) const INDIRECT_BUFFER: u32 = 0x3f;
+    pub(super) const COPY_DATA: u32 = 0x40;
     pub(super) const EVENT_WRITE: u32 = 0x46;
     pub(super) const RELEASE_MEM: u32 = 0x49;
     pub(super) const ACQUIRE_MEM: u32 = 0x58;
     pub(super) const SET_SH_REG: u32 = 0x76;
-}
-
-/// Registers, by the addresses that commands name them by.
-mod register {
-    /// Where those of `SET_SH_REG` begin.
-    pub(super) const SH: u32 = 0x2c00;
-    pub(super) const START: u32 = 0x2e04;
-    pub(super) const NUM_THREAD: u32 = 0x2e07;
-    pub(super) const PGM: u32 = 0x2e0c;
-    pub(super) const PGM_RSRC1: u32 = 0x2e12;
-    pub(super) const PGM_RSRC2: u32 = 0x2e13;
-    pub(super) const PGM_RSRC3: u32 = 0x2e2d;
-    pub(super) const TMPRING_SIZE: u32 = 0x2e18;
-    pub(super) const USER_DATA: u32 = 0x2e40;
-    /// `BIF_BX_PF0_GPU_HDP_FLUSH_REQ` and `_DONE`: the host's writes are visible at once here.
-    pub(super) const FLUSH: [u64; 2] = [0xe26, 0xe27];
-    /// Those that have an effect here, or can have none: start, threads, program, scratch, limits, restart, user data. Masks of units and
-    /// everything of tracing is not among them, and counters only where they are switched off.
-    pub(super) fn is_known(address: u32, value: u32) -> bool {
-        match address {
-            0x2e04..=0x2e09 | 0x2e0c..=0x2e0d | 0x2e10..=0x2e13 | 0x2e15 | 0x2e18 | 0x2e1b..=0x2e1d | 0x2e2d => true,
-            0x2e40..=0x2e4f => true,
-            0x2e0a | 0x2e0b => value == 0,
-            _ => false,
-        }
-    }
+    pub(super) const SET_UCONFIG_REG: u32 = 0x79;
 }
 
 /// Commands that follow each other in memory.
 #[derive(Clone, Debug)]
-struct Frame {
+pub(super) struct Frame {
     address: u64,
     /// The next command, in dwords from the beginning.
-    at: u64,
-    end: u64,
+    pub(super) at: u64,
+    pub(super) end: u64,
     /// Dwords after which the memory begins again: those of a ring.
     ring: u64,
+    /// Which dies execute the commands, a bit each, and those before a place. `PRED_EXEC` says the latter.
+    dies: u32,
+    some: (u64, u32),
 }
 
 impl Frame {
+    fn new(address: u64, end: u64, ring: u64, dies: u32) -> Frame {
+        Frame { address, at: 0, end, ring, dies, some: (0, 0) }
+    }
+
+    /// A ring of so many dwords.
+    pub(super) fn ring(address: u64, dwords: u64) -> Frame {
+        Frame::new(address, 0, dwords.max(1), u32::MAX)
+    }
+
+    /// The dies that execute the next command, of so many.
+    fn dies(&self, count: u32) -> u32 {
+        let there = 1u32.checked_shl(count).map_or(u32::MAX, |bit| bit - 1);
+        there & if self.at < self.some.0 { self.some.1 } else { self.dies }
+    }
+
     fn word(&self, view: &mut View, n: u64) -> Result<u32, Refused> {
         let place = self.address.wrapping_add((self.at + n) % self.ring * 4);
         Ok(view.word32(place, false)?.load(Ordering::Acquire))
@@ -111,13 +95,19 @@ enum Step {
 /// The executor of a queue's commands, and its registers.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
-    frames: Vec<Frame>,
-    registers: BTreeMap<u32, u32>,
+    /// The first one is the ring, of queues that have one.
+    pub(super) frames: Vec<Frame>,
+    registers: Registers,
     /// How many kernels have been launched.
     number: u64,
 }
 
 impl Commands {
+    /// Those of a queue that has nothing else.
+    pub(super) fn of_ring(ring: Frame) -> Commands {
+        Commands { frames: vec![ring], ..Commands::default() }
+    }
+
     /// True when there is nothing to go on with.
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -125,7 +115,12 @@ impl Commands {
 
     /// Begins with a buffer.
     pub(crate) fn begin(&mut self, address: u64, dwords: u32) {
-        self.frames = vec![Frame { address, at: 0, end: dwords.into(), ring: u64::MAX }];
+        self.frames = vec![Frame::new(address, dwords.into(), u64::MAX, u32::MAX)];
+    }
+
+    /// True when counters count the queue's dispatches.
+    pub(crate) fn counts(&self) -> bool {
+        self.registers.counts()
     }
 
     /// Executes until there is a reason not to. `idle` says that no kernel of the queue runs.
@@ -175,7 +170,8 @@ impl Commands {
             opcode::NOP | opcode::ACQUIRE_MEM => next,
             opcode::INDIRECT_BUFFER if length == 4 => {
                 let (address, control) = (frame.word64(view, 1)?, frame.word(view, 3)?);
-                let called = Frame { address: address & !3, at: 0, end: u64::from(control & 0xf_ffff), ring: u64::MAX };
+                let dies = frame.dies(gpu.shape.dies.count);
+                let called = Frame::new(address & !3, u64::from(control & 0xf_ffff), u64::MAX, dies);
                 if self.frames.len() > 2 {
                     Ok(not_implemented(header, "buffers in buffers in buffers"))
                 } else {
@@ -184,22 +180,30 @@ impl Commands {
             }
             opcode::PRED_EXEC if length == 2 => {
                 let word = frame.word(view, 1)?;
-                let dies = 1u32.checked_shl(gpu.shape.dies.count).map_or(u32::MAX, |bit| bit - 1);
-                let skipped = if word >> 24 & dies == 0 { u64::from(word & 0x3fff) } else { 0 };
-                Ok(Step::Next(length + skipped))
-            }
-            opcode::SET_SH_REG => {
-                let first = register::SH + (frame.word(view, 1)? & 0xffff);
-                for n in 0..count {
-                    let address = first + n as u32;
-                    let value = frame.word(view, 2 + n)?;
-                    if !register::is_known(address, value) {
-                        return Ok(not_implemented(header, &format!("register {address:#x} with {value:#x}")));
-                    }
-                    self.registers.insert(address, value);
+                let (some, covered) = (word >> 24 & frame.dies(gpu.shape.dies.count), u64::from(word & 0x3fff));
+                if some == 0 {
+                    return Ok(Step::Next(length + covered));
+                }
+                if let Some(frame) = self.frames.last_mut() {
+                    frame.some = (frame.at + length + covered, some);
                 }
                 next
             }
+            opcode::SET_SH_REG | opcode::SET_UCONFIG_REG => {
+                let space = if opcode == opcode::SET_SH_REG { registers::SHADER } else { registers::CONFIGURATION };
+                let first = space.start + (frame.word(view, 1)? & 0xffff);
+                for n in 0..count {
+                    let (address, value) = (first + n as u32, frame.word(view, 2 + n)?);
+                    if !space.contains(&address) {
+                        return Ok(not_implemented(header, &format!("register {address:#x}")));
+                    }
+                    if let Err(what) = self.registers.set(address, value, &gpu.counters) {
+                        return Ok(not_implemented(header, &what));
+                    }
+                }
+                next
+            }
+            opcode::COPY_DATA if length == 6 => self.copy(frame, header, view, gpu),
             opcode::WAIT_REG_MEM if length == 7 => self.wait(frame, header, view, length),
             opcode::EVENT_WRITE => {
                 /// Waits until kernels have ended.
@@ -232,12 +236,19 @@ impl Commands {
             }
             opcode::DISPATCH_DIRECT if length == 5 => {
                 let groups = [frame.word(view, 1)?, frame.word(view, 2)?, frame.word(view, 3)?];
-                let initiator = frame.word(view, 4)?;
-                self.number += 1;
-                Ok(match self.launch(groups, initiator, view, gpu)? {
-                    Ok(launch) => Step::Launch(length, Box::new(launch)),
-                    Err(pause) => Step::Stop(pause),
-                })
+                self.dispatch(groups, frame.word(view, 4)?, length, view, gpu)
+            }
+            opcode::DISPATCH_INDIRECT if length == 4 => {
+                let from = frame.word64(view, 1)? & !3;
+                let mut groups = [0; 3];
+                for (place, group) in (from..).step_by(4).zip(&mut groups) {
+                    *group = view.word32(place, false)?.load(Ordering::Acquire);
+                }
+                if groups.contains(&0) {
+                    // What decides so at run time runs nothing.
+                    return next;
+                }
+                self.dispatch(groups, frame.word(view, 3)?, length, view, gpu)
             }
             _ => Ok(not_implemented(header, "command")),
         }
@@ -248,9 +259,9 @@ impl Commands {
         let control = frame.word(view, 1)?;
         let (function, memory, operation) = (control & 7, control >> 4 & 3 == 1, control >> 6 & 3);
         if !memory {
-            let registers = [frame.word(view, 2)?.into(), frame.word(view, 3)?.into()];
+            let registers = [frame.word(view, 2)?, frame.word(view, 3)?];
             return Ok(match (operation, registers) {
-                (1, register::FLUSH) => Step::Next(length),
+                (1, registers::FLUSH) => Step::Next(length),
                 _ => not_implemented(header, &format!("registers {:#x} and {:#x}", registers[0], registers[1])),
             });
         }
@@ -270,12 +281,63 @@ impl Commands {
         Ok(if holds { Step::Next(length) } else { Step::Stop(Pause::Wait) })
     }
 
-    fn register(&self, address: u32) -> u32 {
-        self.registers.get(&address).copied().unwrap_or_default()
+    /// `COPY_DATA`: 32 or 64 bits, from and to registers or memory.
+    fn copy(&mut self, frame: &Frame, header: u32, view: &mut View, gpu: &Gpu) -> Result<Step, Refused> {
+        const LENGTH: u64 = 6;
+        let control = frame.word(view, 1)?;
+        let (source, target, wide) = (control & 15, control >> 8 & 15, control >> 16 & 1 == 1);
+        let (from, to) = (frame.word64(view, 2)?, frame.word64(view, 4)?);
+        let refused = |what: &str| Ok(not_implemented(header, what));
+        let value = match source {
+            // A register, also one of counters: those of the shader engine and of the die that are selected.
+            0 | 4 => {
+                let dies = frame.dies(gpu.shape.dies.count);
+                let read = |n: u32| self.registers.read((from as u32 & 0x3_ffff) + n, dies, &gpu.counters);
+                match (read(0), if wide { read(1) } else { Ok(0) }) {
+                    (Ok(low), Ok(high)) => u64::from(low) | u64::from(high) << 32,
+                    (Err(what), _) | (_, Err(what)) => return refused(&what),
+                }
+            }
+            // Memory, directly or by its cache.
+            1 | 2 if wide => view.word64(from & !7, false)?.load(Ordering::Acquire),
+            1 | 2 => view.word32(from & !3, false)?.load(Ordering::Acquire).into(),
+            5 => from,
+            9 => gpu.clock.ticks(),
+            other => return refused(&format!("source {other}")),
+        };
+        match target {
+            0 => {
+                let address = to as u32 & 0x3_ffff;
+                for (address, value) in
+                    (address..).zip([value as u32, (value >> 32) as u32]).take(1 + usize::from(wide))
+                {
+                    if let Err(what) = self.registers.set(address, value, &gpu.counters) {
+                        return refused(&what);
+                    }
+                }
+            }
+            // Memory, directly or by its cache.
+            2 | 5 if wide => view.word64(to & !7, true)?.store(value, Ordering::Release),
+            2 | 5 => view.word32(to & !3, true)?.store(value as u32, Ordering::Release),
+            other => return refused(&format!("target {other}")),
+        }
+        Ok(Step::Next(LENGTH))
     }
 
-    fn three(&self, first: u32) -> [u32; 3] {
-        std::array::from_fn(|d| self.register(first + d as u32))
+    /// A dispatch of so many workgroups, by a command of `length` dwords.
+    fn dispatch(
+        &mut self,
+        groups: [u32; 3],
+        initiator: u32,
+        length: u64,
+        view: &mut View,
+        gpu: &Gpu,
+    ) -> Result<Step, Refused> {
+        self.number += 1;
+        Ok(match self.launch(groups, initiator, view, gpu)? {
+            Ok(launch) => Step::Launch(length, Box::new(launch)),
+            Err(pause) => Step::Stop(pause),
+        })
     }
 
     /// A dispatch by the registers.
@@ -289,15 +351,11 @@ impl Commands {
         /// `COMPUTE_SHADER_EN`, and `FORCE_START_AT_000`.
         const PLAIN: u32 = 1 | 1 << 2;
         let arch = gpu.shape.arch;
-        let threads = self.three(register::NUM_THREAD);
-        if initiator & !PLAIN != 0
-            || initiator & 1 == 0
-            || self.three(register::START) != [0; 3]
-            || threads.iter().any(|n| n >> 16 != 0)
-        {
+        let threads: [u32; 3] = self.registers.several(&registers::NUM_THREAD);
+        let start: [u32; 3] = self.registers.several(&registers::START);
+        if initiator & !PLAIN != 0 || initiator & 1 == 0 || start != [0; 3] || threads.iter().any(|n| n >> 16 != 0) {
             return Ok(Err(Pause::NotImplemented(format!(
-                "a dispatch with initiator {initiator:#x}, start {:?}, threads {threads:x?}",
-                self.three(register::START)
+                "a dispatch with initiator {initiator:#x}, start {start:?}, threads {threads:x?}"
             ))));
         }
         let items: u64 = threads.iter().map(|&n| u64::from(n)).product();
@@ -307,7 +365,7 @@ impl Commands {
             return Ok(Err(Pause::Refused(PacketError::Dimensions)));
         }
         let [rsrc1, rsrc2, rsrc3] =
-            [register::PGM_RSRC1, register::PGM_RSRC2, register::PGM_RSRC3].map(|name| self.register(name));
+            [registers::PGM_RSRC1, registers::PGM_RSRC2, registers::PGM_RSRC3].map(|row| self.registers.get(&row));
         // Source: AMDGPUUsage, `compute_pgm_rsrc2`, GRANULATED_LDS_SIZE: in units of 128 dwords.
         let lds = (rsrc2 >> 15 & 0x1ff) * 512;
         if lds > arch.row().target.lds {
@@ -315,9 +373,9 @@ impl Commands {
         }
         // WAVESIZE of `COMPUTE_TMPRING_SIZE`: 1024 bytes of a wave's scratch each.
         let scratch =
-            if rsrc2 & 1 == 1 { (self.register(register::TMPRING_SIZE) >> 12 & 0x1fff) * 1024 / 64 } else { 0 };
-        let entry =
-            u64::from(self.register(register::PGM)) << 8 | u64::from(self.register(register::PGM + 1) & 0xff) << 40;
+            if rsrc2 & 1 == 1 { (self.registers.get(&registers::TMPRING_SIZE) >> 12 & 0x1fff) * 1024 / 64 } else { 0 };
+        let [low, high] = self.registers.several(&registers::PGM);
+        let entry = u64::from(low) << 8 | u64::from(high & 0xff) << 40;
         if view.translate(entry, 4, false).is_none() {
             return Ok(Err(Pause::Refused(PacketError::CodeObject)));
         }
@@ -335,7 +393,7 @@ impl Commands {
         if arch.unified_registers() && descriptor.accum_offset() > 256 {
             return Ok(Err(Pause::Refused(PacketError::Resources)));
         }
-        let user_data: [u32; USER_DATA] = std::array::from_fn(|n| self.register(register::USER_DATA + n as u32));
+        let user_data: [u32; USER_DATA] = self.registers.several(&registers::USER_DATA);
         let mut packet = Packet([0; 16]);
         // As an AQL packet would say it, for those who look at dispatches: three dimensions, and its sizes.
         packet.0[..8].copy_from_slice(&[2 | 3 << 16, threads[0] | threads[1] << 16, threads[2], x, y, z, scratch, lds]);
@@ -384,119 +442,4 @@ fn release(frame: &Frame, header: u32, view: &mut View, gpu: &Gpu, length: u64) 
         other => return Ok(not_implemented(header, &format!("interrupt {other}"))),
     }
     Ok(Step::Next(length))
-}
-
-/// A queue of PM4 commands.
-pub(crate) struct Pm4Queue {
-    info: RingInfo,
-    gpu: Arc<Gpu>,
-    view: View,
-    commands: Commands,
-    running: Vec<Arc<Dispatch>>,
-    units: Arc<Units>,
-    active: bool,
-    failed: bool,
-}
-
-impl Pm4Queue {
-    /// A queue of a GPU.
-    pub(crate) fn new(info: RingInfo, gpu: Arc<Gpu>) -> Pm4Queue {
-        let view = View::new(gpu.space.clone());
-        let units = Arc::new(Units::all(gpu.shape.dies));
-        let ring = Frame { address: info.ring, at: 0, end: 0, ring: (info.bytes / 4).max(1) };
-        let commands = Commands { frames: vec![ring], ..Commands::default() };
-        Pm4Queue { info, gpu, view, commands, running: Vec::new(), units, active: true, failed: false }
-    }
-
-    /// Executes what the doorbell covers; what comes of it.
-    fn advance(&mut self, worker: &mut Worker) -> Result<Progress, Refused> {
-        let mut progress = Progress::Idle;
-        let rung = self.info.doorbell.read();
-        if let Some(ring) = self.commands.frames.first_mut() {
-            ring.end = ring.end.max(rung);
-        }
-        loop {
-            self.failed |= self.running.iter().any(|dispatch| dispatch.has_failed());
-            self.running.retain(|dispatch| !dispatch.is_complete());
-            let idle = self.running.is_empty();
-            if self.failed {
-                return Ok(Progress::Done);
-            }
-            let before = self.position();
-            let pause = self.commands.run(&mut self.view, &self.gpu, idle)?;
-            if self.position() != before {
-                progress = Progress::Done;
-                let place = self.position() % (self.info.bytes / 4);
-                self.view.word32(self.info.read_pointer, true)?.store(place as u32, Ordering::Release);
-            }
-            match pause {
-                Pause::Done if idle => return Ok(progress),
-                Pause::Done | Pause::Wait => return Ok(progress.max(Progress::Waiting)),
-                Pause::Launch(launch) => self.launch(*launch, worker),
-                Pause::NotImplemented(what) => {
-                    self.gpu.driver.log(&format!("queue {}: {what} is not implemented", self.info.id));
-                    self.stop(PacketError::Type);
-                }
-                Pause::Refused(error) => self.stop(error),
-            }
-            progress = Progress::Done;
-        }
-    }
-
-    /// How much of the ring has been executed.
-    fn position(&self) -> u64 {
-        self.commands.frames.first().map_or(0, |ring| ring.at)
-    }
-
-    fn launch(&mut self, launch: Launch, worker: &mut Worker) {
-        let capacity = self.gpu.capacity(&launch, self.units.count());
-        let start = self.gpu.clock.ticks();
-        let dispatch = Dispatch::new(launch, self.units.clone(), start, capacity, Moment::now(), self.gpu.draw());
-        let dispatch = Arc::new(dispatch);
-        self.running.push(dispatch.clone());
-        worker.begin(Job { gpu: self.gpu.clone(), queue: self.info.id, profiling: false, dispatch });
-    }
-
-    fn stop(&mut self, error: PacketError) {
-        self.failed = true;
-        self.gpu.driver.queue_error(self.info.id, &QueueError::Packet(error));
-    }
-}
-
-impl Queue for Pm4Queue {
-    fn id(&self) -> u32 {
-        self.info.id
-    }
-
-    fn pump(&mut self, worker: &mut Worker) -> Progress {
-        if self.failed || !self.active {
-            return Progress::Idle;
-        }
-        self.view.refresh();
-        match self.advance(worker) {
-            Ok(progress) => progress,
-            Err(refused) => {
-                self.failed = true;
-                let fault = MemoryFault::new(self.info.id, refused, "a PM4 command", &self.gpu.space);
-                self.gpu.driver.memory_fault(&fault);
-                Progress::Done
-            }
-        }
-    }
-
-    fn set_active(&mut self, active: bool) {
-        self.active = active;
-    }
-
-    fn set_compute_units(&mut self, mask: &[u32]) {
-        self.units = Arc::new(Units::masked(self.gpu.shape.dies, mask));
-    }
-
-    fn abandon(&mut self) -> Vec<Arc<Dispatch>> {
-        self.failed = true;
-        self.gpu.remaps.fetch_add(1, Ordering::Relaxed);
-        let running = std::mem::take(&mut self.running);
-        running.iter().for_each(|dispatch| dispatch.cancel());
-        running
-    }
 }
