@@ -29,6 +29,14 @@ pub enum CapturedError {
         /// What is missing.
         what: String,
     },
+    /// The capture lacks something of a region.
+    #[error("region {region}: the capture has not {what}")]
+    IncompleteRegion {
+        /// The region.
+        region: u64,
+        /// What is missing.
+        what: String,
+    },
     /// Records of a region are lost, contradict each other, or refer to what the capture does not have.
     #[error("region {region}: {why}")]
     Region {

@@ -397,7 +397,7 @@ fields! {
         2 sequence: u64,
         /// What it is.
         3 kind: StepKind,
-        /// Memory that is written before it: what the region reaches for the first time, and the bytes that changed since the step before: by the host, or by a copy that is no step. The snapshot has no parent, and no other memory.
+        /// Memory that is written before it: what the region reaches for the first time, and the bytes that changed since the step before and that no step has written. The host wrote them, or a copy whose source or time is not known. The snapshot has no parent, and no other memory.
         4 delta: Option<SnapshotId>,
         /// How it is known what the host has changed.
         5 evidence: Evidence,

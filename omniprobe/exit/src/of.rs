@@ -23,7 +23,9 @@ impl From<&CapturedError> for Exit {
             }
             CapturedError::Usage { .. } | CapturedError::File { .. } | CapturedError::Output(_) => Exit::Usage,
             CapturedError::Listing(error) => error.into(),
-            CapturedError::Incomplete { .. } | CapturedError::Empty { .. } => Exit::Incomplete,
+            CapturedError::Incomplete { .. } | CapturedError::IncompleteRegion { .. } | CapturedError::Empty { .. } => {
+                Exit::Incomplete
+            }
             CapturedError::Pages { .. } => Exit::Placement,
             CapturedError::Unsupported(_) => Exit::Unsupported,
         }

@@ -16,20 +16,20 @@ use crate::support::captures::{CODE, packet, places};
 use crate::support::harness::{self, Outcome, Run, built};
 
 /// Where the buffers are: words of 3 pages, of 1 page, and a count.
-pub(super) const A: u64 = 0x7f31_0020_3000;
-pub(super) const B: u64 = 0x7f31_0040_0000;
-pub(super) const C: u64 = 0x7f31_0060_0100;
+pub(crate) const A: u64 = 0x7f31_0020_3000;
+pub(crate) const B: u64 = 0x7f31_0040_0000;
+pub(crate) const C: u64 = 0x7f31_0060_0100;
 /// Where the same code object was loaded once more.
 const AGAIN: u64 = CODE + 0x20_0000;
 /// Words that a grid of `increment` has.
 const WORDS: usize = 256;
 
 /// Bytes at addresses.
-pub(super) type Bytes = Vec<(u64, Vec<u8>)>;
+pub(crate) type Bytes = Vec<(u64, Vec<u8>)>;
 
 /// What a step does.
 #[derive(Clone)]
-pub(super) enum Does {
+pub(crate) enum Does {
     /// Runs a kernel of the first or of the second code object in memory on an address.
     Kernel(&'static str, u64, u64),
     Barrier,
@@ -48,32 +48,32 @@ pub(super) enum Does {
 }
 
 #[derive(Clone)]
-pub(super) struct StoryStep {
-    pub(super) does: Does,
-    pub(super) delta: Bytes,
-    pub(super) evidence: Evidence,
-    pub(super) queue: u64,
+pub(crate) struct StoryStep {
+    pub(crate) does: Does,
+    pub(crate) delta: Bytes,
+    pub(crate) evidence: Evidence,
+    pub(crate) queue: u64,
     /// Queues, and how far they had come.
-    pub(super) waited: Vec<(u64, u64)>,
+    pub(crate) waited: Vec<(u64, u64)>,
 }
 
 /// A region as an application would have made it.
 #[derive(Clone)]
-pub(super) struct Story {
-    pub(super) code: Vec<u8>,
-    pub(super) steps: Vec<StoryStep>,
+pub(crate) struct Story {
+    pub(crate) code: Vec<u8>,
+    pub(crate) steps: Vec<StoryStep>,
     /// Behind which steps all memory is known, and what it is.
-    pub(super) checkpoints: BTreeMap<u64, Bytes>,
-    pub(super) after: Option<Bytes>,
+    pub(crate) checkpoints: BTreeMap<u64, Bytes>,
+    pub(crate) after: Option<Bytes>,
     end: Option<bool>,
-    pub(super) has_dependencies: bool,
+    pub(crate) has_dependencies: bool,
 }
 
-pub(super) fn step(does: Does, delta: Bytes) -> StoryStep {
+pub(crate) fn step(does: Does, delta: Bytes) -> StoryStep {
     StoryStep { does, delta, evidence: Evidence::Idle, queue: 1, waited: Vec::new() }
 }
 
-pub(super) fn bytes(words: &[u32]) -> Vec<u8> {
+pub(crate) fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
@@ -84,7 +84,7 @@ fn incremented(words: &[u32]) -> Vec<u32> {
 
 impl Story {
     /// Increments A, copies the beginning of it to B, increments B after the host has written into A, counts, and increments A.
-    pub(super) fn new() -> Story {
+    pub(crate) fn new() -> Story {
         let code = fs::read(harness::kernels(&harness::arch())).unwrap();
         let a: Vec<u32> = (0..3000u32).map(|n| n.wrapping_mul(0x9e37_79b9)).collect();
         let b = vec![7; 1024];
@@ -124,7 +124,7 @@ impl Story {
         Story::new().checkpoints[&4][1].1.clone()
     }
 
-    pub(super) fn write(&self, path: &Path) -> PathBuf {
+    pub(crate) fn write(&self, path: &Path) -> PathBuf {
         let mut writer = Writer::create(path, &Options::default()).unwrap();
         writer.session(&Session { pid: 1, exe: "/a/program".to_owned(), ..Session::default() }).unwrap();
         let isa = format!("amdgcn-amd-amdhsa--{}", harness::arch());
@@ -230,27 +230,27 @@ impl Story {
     }
 
     /// Runs a tool of `omniprobe` on it.
-    pub(super) fn tool(&self, name: &str, options: &[&str]) -> Outcome {
+    pub(crate) fn tool(&self, name: &str, options: &[&str]) -> Outcome {
         let run = Run::new(built("omniprobe"));
         let file = self.write(&run.file("a.ldcap"));
         on_file(run, name, &file, &harness::arch(), &[&["--region"], options].concat())
     }
 
     /// Replays it without a runtime, and compares.
-    pub(super) fn verify(&self, options: &[&str]) -> Outcome {
+    pub(crate) fn verify(&self, options: &[&str]) -> Outcome {
         self.tool("verify", &[&["--backend", "emu"], options].concat())
     }
 }
 
 /// Writes memory as a snapshot.
-pub(super) fn snapshot<S: Storage>(writer: &mut Writer<S>, memory: &Bytes) -> SnapshotId {
+pub(crate) fn snapshot<S: Storage>(writer: &mut Writer<S>, memory: &Bytes) -> SnapshotId {
     let mut snapshot = writer.snapshot(None);
     memory.iter().for_each(|(at, bytes)| snapshot.bytes(*at, bytes).unwrap());
     snapshot.finish().unwrap()
 }
 
 /// The memory of a snapshot.
-pub(super) fn memory(reader: &Reader, id: SnapshotId) -> Bytes {
+pub(crate) fn memory(reader: &Reader, id: SnapshotId) -> Bytes {
     let snapshot = reader.snapshot(id).unwrap();
     let read = |range: std::ops::Range<u64>| {
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -261,12 +261,12 @@ pub(super) fn memory(reader: &Reader, id: SnapshotId) -> Bytes {
 }
 
 /// What an outcome says, for messages.
-pub(super) fn text(outcome: &Outcome) -> String {
+pub(crate) fn text(outcome: &Outcome) -> String {
     format!("{}\n{}{}", outcome.status, outcome.stdout, outcome.stderr)
 }
 
 /// The JSON objects that a tool has printed.
-pub(super) fn objects(outcome: &Outcome) -> Vec<serde_json::Value> {
+pub(crate) fn objects(outcome: &Outcome) -> Vec<serde_json::Value> {
     outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 

@@ -9,7 +9,7 @@ use super::verify::{ended, on_file};
 use crate::support::harness::{self, Outcome, Run, built};
 
 /// From the first kernel of the program `stretch` to its last one.
-pub(super) const STRETCH: &str = "kernel:^step$@1..kernel:^last$@2";
+pub(crate) const STRETCH: &str = "kernel:^step$@1..kernel:^last$@2";
 
 /// Writes a capture once more, with steps and their deltas changed.
 pub(super) fn rewritten(reader: &Reader, path: &Path, change: impl Fn(&mut Step, &mut Bytes)) -> PathBuf {

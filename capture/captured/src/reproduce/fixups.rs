@@ -14,19 +14,33 @@ pub(super) const WORD: usize = 8;
 pub(super) enum Aim {
     /// An allocation, by its number.
     Allocation(usize),
-    /// The kernel's code object: variables, constants, functions.
-    Code,
+    /// A kernel's code object, by its number: variables, constants, functions.
+    Code(usize),
 }
 
 /// Where a word is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// In the kernel's arguments.
+    /// In the arguments of all launches.
     Kernarg,
     /// In an allocation, by its number.
     Allocation(usize),
-    /// In a variable of the code object, by its number.
+    /// In a variable of a code object, by its number.
     Variable(usize),
+    /// In what is written between the steps.
+    Writes,
+}
+
+impl Place {
+    /// Its letter in the files, and its number.
+    pub(super) fn row(self) -> (char, usize) {
+        match self {
+            Place::Kernarg => ('k', 0),
+            Place::Allocation(number) => ('a', number),
+            Place::Variable(number) => ('v', number),
+            Place::Writes => ('w', 0),
+        }
+    }
 }
 
 /// How sure it is that a word is an address.
@@ -78,14 +92,10 @@ pub(super) struct Fixup {
 /// As a line of the file that the program reads: place, offset, target, offset, how sure.
 impl fmt::Display for Fixup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (letter, number) = match self.place {
-            Place::Kernarg => ('k', 0),
-            Place::Allocation(number) => ('a', number),
-            Place::Variable(number) => ('v', number),
-        };
+        let (letter, number) = self.place.row();
         let (target, of) = match self.aim {
             Aim::Allocation(number) => ('a', number),
-            Aim::Code => ('c', 0),
+            Aim::Code(number) => ('c', number),
         };
         let Fixup { offset, aim_offset, sure, .. } = self;
         write!(f, "{letter}{number} {offset} {target}{of} {aim_offset} {}", sure.row().0)
@@ -166,7 +176,7 @@ mod tests {
         Targets::new(vec![
             one(0x4000..0x5000, 1),
             one(0x1000..0x2000, 0),
-            (0x9000..0xa000, Aim::Code),
+            (0x9000..0xa000, Aim::Code(1)),
             one(0x2000..0x2008, 2),
         ])
     }
@@ -181,8 +191,8 @@ mod tests {
         assert_eq!(targets.find(0x1ff8), aimed(Aim::Allocation(0), 0xff8, Sure::Looks));
         assert_eq!(targets.find(0x2000), aimed(Aim::Allocation(2), 0, Sure::Boundary));
         assert_eq!(targets.find(0x2008), aimed(Aim::Allocation(2), 8, Sure::End));
-        assert_eq!(targets.find(0x9010), aimed(Aim::Code, 0x10, Sure::Looks));
-        assert_eq!(targets.find(0xa000), aimed(Aim::Code, 0x1000, Sure::End));
+        assert_eq!(targets.find(0x9010), aimed(Aim::Code(1), 0x10, Sure::Looks));
+        assert_eq!(targets.find(0xa000), aimed(Aim::Code(1), 0x1000, Sure::End));
         assert_eq!([0, 0xfff, 0x2009, 0x3fff, 0xa001, u64::MAX].map(|value| targets.find(value)), [None; 6]);
         assert_eq!(Targets::default().find(0), None);
     }
@@ -207,7 +217,7 @@ mod tests {
         let fixup =
             Fixup { place: Place::Kernarg, offset: 8, aim: Aim::Allocation(3), aim_offset: 64, sure: Sure::Pointer };
         assert_eq!(fixup.to_string(), "k0 8 a3 64 pointer");
-        let fixup = Fixup { place: Place::Variable(1), aim: Aim::Code, sure: Sure::End, ..fixup };
-        assert_eq!(fixup.to_string(), "v1 8 c0 64 end");
+        let fixup = Fixup { place: Place::Variable(1), aim: Aim::Code(1), sure: Sure::End, ..fixup };
+        assert_eq!(fixup.to_string(), "v1 8 c1 64 end");
     }
 }

@@ -7,10 +7,14 @@ const int SHOWN = 8;
 // Addresses keep their last bits: what the application had at a multiple of 64 is at one here.
 const uint64_t ALIGNMENT = 4096;
 
+// The step that is done; 0 for none.
+uint64_t current = 0;
+
 [[noreturn]] void broken(const char *format, ...) {
   std::va_list arguments;
   va_start(arguments, format);
   std::fputs("error: ", stderr);
+  if (current) std::fprintf(stderr, "step %llu: ", (unsigned long long)current);
   std::vfprintf(stderr, format, arguments);
   std::fputc('\n', stderr);
   va_end(arguments);
@@ -70,8 +74,10 @@ struct Placed {
 
 std::vector<Placed> allocations;
 std::vector<uint64_t> variables;
-// Where the code object is now. It is known if the code object has a variable.
-uint64_t code = 0;
+std::vector<hipModule_t> modules;
+std::vector<hipFunction_t> functions;
+// Where code objects are now. It is known of those with a variable.
+std::vector<uint64_t> code;
 
 // A variable of the code object, which has so many bytes. HIP says of a managed one where its memory is.
 void *variable_of(hipModule_t module, const char *symbol, uint64_t expected) {
@@ -85,9 +91,9 @@ void *variable_of(hipModule_t module, const char *symbol, uint64_t expected) {
   return reinterpret_cast<void *>(address);
 }
 
-Placed allocate(hipModule_t module, const Allocation &wanted) {
+Placed allocate(const Allocation &wanted) {
   if (wanted.kind == VARIABLE) {
-    unsigned char *const memory = static_cast<unsigned char *>(variable_of(module, wanted.symbol, ANY_SIZE));
+    unsigned char *const memory = static_cast<unsigned char *>(variable_of(modules[wanted.module], wanted.symbol, ANY_SIZE));
     const Placed placed = {reinterpret_cast<uint64_t>(memory) - wanted.begins, memory - wanted.begins};
     return placed;
   }
@@ -134,6 +140,7 @@ Placed allocate(hipModule_t module, const Allocation &wanted) {
 }
 
 void write_to(const Placed &to, uint64_t offset, const std::vector<unsigned char> &bytes) {
+  if (bytes.empty()) return;
   if (to.host) {
     std::memcpy(to.host + offset, bytes.data(), bytes.size());
   } else {
@@ -156,7 +163,7 @@ struct Fixup {
   uint64_t number, target_offset;
 };
 
-// By place: its letter (`k` kernarg, `a` allocation, `v` variable) and its number.
+// By place: its letter (`k` kernarg, `w` what is written between steps, `a` allocation, `v` variable) and its number.
 typedef std::map<std::pair<char, uint64_t>, std::vector<Fixup> > Fixups;
 
 Fixups read_fixups(const char *name) {
@@ -170,7 +177,7 @@ Fixups read_fixups(const char *name) {
     char place, target;
     unsigned long long of, offset, to, target_offset;
     const int read = std::sscanf(line, "%c%llu %llu %c%llu %llu", &place, &of, &offset, &target, &to, &target_offset);
-    const bool is_known = read == 6 && std::strchr("kav", place) && (target == 'c' || (target == 'a' && to < allocations.size()));
+    const bool is_known = read == 6 && std::strchr("kwav", place) && ((target == 'c' && to < code.size()) || (target == 'a' && to < allocations.size()));
     if (!is_known) broken("%s:%d: expected a place, an offset, a target and an offset, found %s", path.c_str(), number, line);
     const Fixup fixup = {offset, target, to, target_offset};
     all[std::make_pair(place, uint64_t(of))].push_back(fixup);
@@ -185,16 +192,129 @@ void rewrite(const Fixups &all, char place, uint64_t number, uint64_t offset, st
   if (found == all.end()) return;
   for (const Fixup &fixup : found->second) {
     if (fixup.offset < offset || fixup.offset + 8 > offset + bytes.size()) continue;
-    const uint64_t base = fixup.target == 'a' ? allocations[fixup.number].device : code;
+    const uint64_t base = fixup.target == 'a' ? allocations[fixup.number].device : code[fixup.number];
     const uint64_t address = base + fixup.target_offset;
     std::memcpy(bytes.data() + (fixup.offset - offset), &address, 8);
   }
 }
 
-Placed place_of(const Piece &piece) {
-  if (piece.place == 'a') return allocations[piece.number];
-  const Placed variable = {variables[piece.number], nullptr};
+Placed place_of(char place, uint64_t number) {
+  if (place == 'a') return allocations[number];
+  const Placed variable = {variables[number], nullptr};
   return variable;
+}
+
+// For the host and the GPU.
+void *address_of(const At &at) {
+  const Placed placed = place_of(at.place, at.number);
+  return placed.host ? placed.host + at.offset : reinterpret_cast<unsigned char *>(placed.device + at.offset);
+}
+
+// What a word with an address of the application is here, or (`back`) the other way around. Words that are no addresses stay.
+uint64_t moved(uint64_t word, bool back) {
+  bool is_end = false;
+  uint64_t end = 0;
+  for (size_t number = 0; number < ALLOCATIONS.size() + MODULES.size(); ++number) {
+    const bool is_code = number >= ALLOCATIONS.size();
+    const size_t of = is_code ? number - ALLOCATIONS.size() : number;
+    const uint64_t captured = is_code ? MODULES[of].captured : ALLOCATIONS[of].captured;
+    const uint64_t size = is_code ? MODULES[of].size : ALLOCATIONS[of].size;
+    const uint64_t now = is_code ? code[of] : allocations[of].device;
+    if (!captured || !now) continue;
+    const uint64_t from = back ? now : captured, to = back ? captured : now;
+    if (word >= from && word - from < size) return to + (word - from);
+    if (word - from == size) is_end = true, end = to + size;
+  }
+  return is_end ? end : word;
+}
+
+// Writes `bytes`, as the application had them; `rewritten` has the addresses of now. Of a word at an edge only some bytes are written. It may be
+// an address before or afterwards, so that they are put into the word as the application had it.
+void write_between(const At &at, const std::vector<unsigned char> &bytes, const std::vector<unsigned char> &rewritten) {
+  const Placed to = place_of(at.place, at.number);
+  const uint64_t size = at.place == 'a' ? ALLOCATIONS[at.number].size : VARIABLES[at.number].size;
+  const uint64_t start = to.device + at.offset, end = start + bytes.size();
+  std::map<uint64_t, std::vector<unsigned char> > edges;
+  const uint64_t words[] = {start / 8 * 8, (end - 1) / 8 * 8};
+  for (const uint64_t word : words) {
+    const bool is_whole = word >= start && word + 8 <= end;
+    if (is_whole || word < to.device || word + 8 > to.device + size) continue;
+    const uint64_t from = std::max(word, start), until = std::min(word + 8, end);
+    std::vector<unsigned char> now(8);
+    uint64_t value;
+    read_from(to, word - to.device, now);
+    std::memcpy(&value, now.data(), 8);
+    value = moved(value, true);
+    std::memcpy(now.data(), &value, 8);
+    std::memcpy(now.data() + (from - word), bytes.data() + (from - start), until - from);
+    std::memcpy(&value, now.data(), 8);
+    value = moved(value, false);
+    std::memcpy(now.data(), &value, 8);
+    edges[word] = now;
+  }
+  write_to(to, at.offset, rewritten);
+  for (const std::pair<const uint64_t, std::vector<unsigned char> > &edge : edges) write_to(to, edge.first - to.device, edge.second);
+}
+
+// What is written between steps is read from its file; of memory that no step before has reached, from that of its piece.
+void do_write(const Write &write, const Fixups &fixups, const std::vector<unsigned char> &written) {
+  std::vector<unsigned char> all, rewritten;
+  uint64_t from = write.offset;
+  if (write.piece < 0) {
+    all.assign(written.begin() + std::ptrdiff_t(from), written.begin() + std::ptrdiff_t(from + write.size));
+    rewritten = all;
+    rewrite(fixups, 'w', 0, from, rewritten);
+    from = 0;
+  } else {
+    const Piece &piece = PIECES[size_t(write.piece)];
+    all = read_file(piece.before, piece.size);
+    rewritten = all;
+    rewrite(fixups, piece.place, piece.number, piece.offset, rewritten);
+  }
+  const std::vector<unsigned char>::iterator begin = all.begin() + std::ptrdiff_t(from), now = rewritten.begin() + std::ptrdiff_t(from);
+  const std::ptrdiff_t size = std::ptrdiff_t(write.size);
+  HIP(hipDeviceSynchronize());
+  write_between(write.to, std::vector<unsigned char>(begin, begin + size), std::vector<unsigned char>(now, now + size));
+}
+
+// Only the application's arguments: the runtime fills in the hidden ones.
+void do_launch(const Launch &launch, std::vector<unsigned char> &kernarg) {
+  size_t length = launch.size;
+  void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, kernarg.data() + launch.arguments, HIP_LAUNCH_PARAM_BUFFER_SIZE, &length, HIP_LAUNCH_PARAM_END};
+  const hipFunction_t function = functions[launch.kernel];
+  const uint32_t *const grid = launch.grid, *const group = launch.group;
+  if (grid[0] % group[0] == 0 && grid[1] % group[1] == 0 && grid[2] % group[2] == 0) {
+    HIP(hipModuleLaunchKernel(function, grid[0] / group[0], grid[1] / group[1], grid[2] / group[2], group[0], group[1], group[2],
+                              launch.lds, nullptr, nullptr, extra));
+  } else {
+    // The last workgroups are not complete.
+    HIP(hipExtModuleLaunchKernel(function, grid[0], grid[1], grid[2], group[0], group[1], group[2], launch.lds, nullptr, nullptr, extra,
+                                 nullptr, nullptr, 0));
+  }
+}
+
+void do_step(const Step &step, std::vector<unsigned char> &kernarg, const Fixups &fixups, const std::vector<unsigned char> &written) {
+  switch (step.does) {
+  case LAUNCH:
+    do_launch(LAUNCHES[step.index], kernarg);
+    break;
+  case COPY: {
+    const Copy &copy = COPIES[step.index];
+    HIP(hipMemcpyAsync(address_of(copy.to), address_of(copy.from), copy.size, hipMemcpyDefault, nullptr));
+    break;
+  }
+  case FILL: {
+    const Fill &fill = FILLS[step.index];
+    HIP(hipMemsetD32Async(reinterpret_cast<hipDeviceptr_t>(address_of(fill.to)), int(fill.value), fill.size / 4, nullptr));
+    break;
+  }
+  case WRITE:
+    do_write(WRITES[step.index], fixups, written);
+    break;
+  case WAIT:
+    HIP(hipStreamSynchronize(nullptr));
+    break;
+  }
 }
 
 std::string shown(char kind, unsigned size, const unsigned char *bytes) {
@@ -272,46 +392,55 @@ int main(int count, char **arguments) {
     std::fprintf(stderr, "note: the capture is of %s, this GPU is %s\n", PROCESSOR, properties.gcnArchName);
   }
 
-  const std::vector<unsigned char> object = read_file("kernel.hsaco", ANY_SIZE);
-  hipModule_t module;
-  hipFunction_t function;
-  HIP(hipModuleLoadData(&module, object.data()));
-  HIP(hipModuleGetFunction(&function, module, KERNEL));
-
-  for (const Variable &variable : VARIABLES) {
-    variables.push_back(reinterpret_cast<uint64_t>(variable_of(module, variable.symbol, variable.size)));
-    code = variables.back() - variable.in_code;
+  for (const Module &of : MODULES) {
+    const std::vector<unsigned char> object = read_file(of.file, ANY_SIZE);
+    hipModule_t module;
+    HIP(hipModuleLoadData(&module, object.data()));
+    modules.push_back(module);
   }
-  unsigned moved = 0;
+  for (const Kernel &kernel : KERNELS) {
+    hipFunction_t function;
+    HIP(hipModuleGetFunction(&function, modules[kernel.module], kernel.symbol));
+    functions.push_back(function);
+  }
+
+  code.resize(MODULES.size());
+  for (const Variable &variable : VARIABLES) {
+    variables.push_back(reinterpret_cast<uint64_t>(variable_of(modules[variable.module], variable.symbol, variable.size)));
+    code[variable.module] = variables.back() - variable.in_code;
+  }
+  unsigned elsewhere = 0;
   for (const Allocation &allocation : ALLOCATIONS) {
-    allocations.push_back(allocate(module, allocation));
-    moved += allocations.back().device != allocation.captured;
+    allocations.push_back(allocate(allocation));
+    elsewhere += allocations.back().device != allocation.captured;
   }
 
   const Fixups before = read_fixups("fixups-before.txt"), after = read_fixups("fixups-after.txt");
   for (const Piece &piece : PIECES) {
     std::vector<unsigned char> bytes = read_file(piece.before, piece.size);
     rewrite(before, piece.place, piece.number, piece.offset, bytes);
-    write_to(place_of(piece), piece.offset, bytes);
+    write_to(place_of(piece.place, piece.number), piece.offset, bytes);
   }
   std::vector<unsigned char> kernarg = read_file("kernarg.bin", KERNARG_BYTES);
   rewrite(before, 'k', 0, 0, kernarg);
-  std::printf("%llu of %llu allocations are not at their captured addresses\n", (unsigned long long)moved, (unsigned long long)allocations.size());
+  std::printf("%llu of %llu allocations are not at their captured addresses\n", (unsigned long long)elsewhere, (unsigned long long)allocations.size());
 
-  // Only the application's arguments: the runtime fills in the hidden ones.
-  size_t length = kernarg.size();
-  kernarg.resize(length + 1);
-  void *configuration[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, kernarg.data(), HIP_LAUNCH_PARAM_BUFFER_SIZE, &length, HIP_LAUNCH_PARAM_END};
+  kernarg.resize(kernarg.size() + 1);
+  const std::vector<unsigned char> written = WRITTEN_BYTES ? read_file("writes.bin", WRITTEN_BYTES) : std::vector<unsigned char>();
   HIP(hipDeviceSynchronize());
-  LAUNCH(function, configuration);
+  for (const Step &step : STEPS) {
+    current = step.number;
+    do_step(step, kernarg, before, written);
+  }
   HIP(hipDeviceSynchronize());
+  current = 0;
 
   uint64_t differing = 0, compared = 0;
   for (const Piece &piece : PIECES) {
     if (!piece.after) continue;
     std::vector<unsigned char> expected = read_file(piece.after, piece.size), found(piece.size);
     rewrite(after, piece.place, piece.number, piece.offset, expected);
-    read_from(place_of(piece), piece.offset, found);
+    read_from(place_of(piece.place, piece.number), piece.offset, found);
     differing += compare(piece, expected, found, differing);
     compared += piece.size;
   }

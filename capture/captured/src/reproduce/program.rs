@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use logdur_capture::Allocation;
+use logdur_capture::Dispatch;
 use logdur_system::text;
 
-use super::fixups::Place;
-use super::kind::Kind;
-use super::reach::{Piece, Reach, Reached};
+use super::reach::{Piece, Reach};
+use super::steps;
+use super::subject::Subject;
 use super::{after_file, piece_file};
-use crate::dispatch::{CapturedDispatch, processor};
+use crate::dispatch::{CapturedDispatch, packet, processor};
 use crate::verify::Type;
 
 /// What is the same in every program.
@@ -66,15 +66,6 @@ fn shape([x, y, z]: [u32; 3]) -> String {
     format!("{x}x{y}x{z}")
 }
 
-/// The letter and the number of a place.
-fn place(place: Place) -> (char, usize) {
-    match place {
-        Place::Kernarg => ('k', 0),
-        Place::Allocation(number) => ('a', number),
-        Place::Variable(number) => ('v', number),
-    }
-}
-
 /// The letter of a type, and its bytes.
 fn element(element_type: Type) -> (char, usize) {
     let letter = match element_type {
@@ -86,40 +77,80 @@ fn element(element_type: Type) -> (char, usize) {
     (letter, element_type.size())
 }
 
-/// How an allocation is made; what no allocation names is taken for the GPU's.
-pub(super) fn kind(reached: &Reached<'_>) -> Kind {
-    let of = |allocation: &Allocation| Kind::of(allocation).ok();
-    reached.allocation.and_then(of).unwrap_or(Kind::Device)
-}
-
-/// The text of a dispatch's program.
-pub(super) fn program(captured: &CapturedDispatch<'_>, reach: &Reach<'_>, kernel: &str) -> String {
-    let mut text = head(captured, reach, kernel);
+/// The text of a program. `called` is what a kernel is called, by its symbol.
+pub(super) fn program(subject: &Subject<'_>, reach: &Reach<'_>, called: &dyn Fn(&str) -> String) -> String {
+    let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = tables(&mut text, captured, reach);
+    let _ = head(&mut text, subject, reach, called);
+    let _ = tables(&mut text, subject, reach);
+    let _ = steps::tables(&mut text, subject, reach);
     text + BODY
 }
 
 /// What the program is, for who opens it.
-fn head(captured: &CapturedDispatch<'_>, reach: &Reach<'_>, kernel: &str) -> String {
-    let (packet, dispatch) = (captured.packet(), captured.dispatch);
+fn head(
+    out: &mut String,
+    subject: &Subject<'_>,
+    reach: &Reach<'_>,
+    called: &dyn Fn(&str) -> String,
+) -> std::fmt::Result {
+    let captured = subject.captured;
     let isa = captured.agent.map_or("an unknown processor", |agent| &*agent.isa);
     let product = captured.agent.map_or("", |agent| &*agent.product);
     let emulated = if captured.agent.is_some_and(|agent| agent.emulated) { ", an emulated GPU" } else { "" };
     let capture = captured.reader.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (grid, workgroup) = (shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
-    format!(
-        "\
+    let (capture, version) = (comment(&capture), comment(&version(captured)));
+    let processor = format!("{} {}{emulated}", comment(isa), comment(product));
+    match subject.part {
+        None => {
+            let (packet, dispatch) = (captured.packet(), captured.dispatch);
+            let symbol = &captured.original.kernel.name;
+            let (grid, workgroup) = (shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
+            writeln!(
+                out,
+                "\
 // Launches one kernel as an application did, and compares all memory that it reaches with what the application got.
 //
 // kernel:    {} .
 // symbol:    {} .
-// processor: {} {}{emulated}.
+// processor: {processor}.
 // grid:      {grid} work-items in workgroups of {workgroup}, {} bytes of dynamic LDS.
-// capture:   {} , dispatch {}, occurrence {} of the kernel; captured by {} .
+// capture:   {capture} , dispatch {}, occurrence {} of the kernel; captured by {version} .",
+                comment(&called(symbol)),
+                comment(symbol),
+                dynamic_lds(captured, dispatch),
+                dispatch.id,
+                dispatch.occurrence,
+            )?;
+        }
+        Some(part) => {
+            let counts = subject.counts();
+            writeln!(
+                out,
+                "\
+// Does what an application did in a stretch of its run, and compares all memory that this reaches with what the application got: {} launches of
+// {} kernels, {} other steps, and what the host wrote between them, one after the other in the order in which they went to the GPU.
+//
+// processor: {processor}.
+// capture:   {capture} , region {}, {}; captured by {version} .",
+                counts.values().sum::<u64>(),
+                counts.len(),
+                subject.steps.len() as u64 - counts.values().sum::<u64>(),
+                part.region.record.id,
+                part.part.steps(),
+            )?;
+            for (kernel, count) in counts {
+                let symbol = subject.kernels.get(kernel).map_or("", |kernel| &*kernel.original.kernel.name);
+                writeln!(out, "// kernel:    {count} of {} , symbol {} .", comment(&called(symbol)), comment(symbol))?;
+            }
+        }
+    }
+    write!(
+        out,
+        "\
 //
 // HIP chooses where memory is: addresses may differ from those that the application had. Words that held addresses of captured memory
-// are rewritten, {} before the kernel, {} in what is expected after it: fixups-before.txt and fixups-after.txt list them. README.md says which
+// are rewritten, {} before {noun}, {} in what is expected after {it}: fixups-before.txt and fixups-after.txt list them. README.md says which
 // of them may be no addresses, and what else is not as it was.
 //
 // Ends with 0 and PASS, with 1 and the first elements that differ, or with 2 and an error.
@@ -130,17 +161,10 @@ fn head(captured: &CapturedDispatch<'_>, reach: &Reach<'_>, kernel: &str) -> Str
 #endif
 #include <hip/hip_runtime_api.h>
 ",
-        comment(kernel),
-        comment(&captured.original.kernel.name),
-        comment(isa),
-        comment(product),
-        dynamic_lds(captured),
-        comment(&capture),
-        dispatch.id,
-        dispatch.occurrence,
-        comment(&version(captured)),
         reach.before.len(),
         reach.after.len(),
+        noun = subject.noun(),
+        it = if subject.part.is_some() { "them" } else { "it" },
     )
 }
 
@@ -151,81 +175,79 @@ fn version(captured: &CapturedDispatch<'_>) -> String {
     session.map_or_else(|| "an unknown version".to_owned(), |session| session.tool_version.clone())
 }
 
-/// Bytes of LDS that the application added.
-pub(super) fn dynamic_lds(captured: &CapturedDispatch<'_>) -> u32 {
-    captured.packet().group_segment_size().saturating_sub(captured.original.interface.group_size)
+/// Bytes of LDS that the application added to those of a kernel.
+pub(super) fn dynamic_lds(kernel: &CapturedDispatch<'_>, dispatch: &Dispatch) -> u32 {
+    packet(dispatch).group_segment_size().saturating_sub(kernel.original.interface.group_size)
 }
 
-fn tables(out: &mut String, captured: &CapturedDispatch<'_>, reach: &Reach<'_>) -> std::fmt::Result {
-    let packet = captured.packet();
-    let (grid, group) = (packet.grid_size(), packet.workgroup_size().map(u32::from));
-    let is_whole = grid.iter().zip(group).all(|(grid, group)| grid.is_multiple_of(group.max(1)));
-    let lds = dynamic_lds(captured);
-    out.push_str("\n#include <cerrno>\n#include <cstdarg>\n#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n");
-    out.push_str("#include <map>\n#include <string>\n#include <utility>\n#include <vector>\n\n");
+fn tables(out: &mut String, subject: &Subject<'_>, reach: &Reach<'_>) -> std::fmt::Result {
+    let captured = subject.captured;
+    out.push_str("\n#include <algorithm>\n#include <cerrno>\n#include <cstdarg>\n#include <cstddef>\n#include <cstdint>\n#include <cstdio>\n");
+    out.push_str("#include <cstdlib>\n#include <cstring>\n#include <map>\n#include <string>\n#include <utility>\n#include <vector>\n\n");
     writeln!(
         out,
         "static const char PROCESSOR[] = {};",
         string(processor(captured.agent.map_or("", |agent| &agent.isa)))
     )?;
-    writeln!(out, "static const char KERNEL[] = {};", string(&captured.original.kernel.name))?;
-    writeln!(out, "static const uint64_t KERNARG_BYTES = {};", reach.kernarg.len())?;
-    let [gx, gy, gz] = group;
-    if is_whole {
-        let blocks = grid.iter().zip(group).map(|(grid, group)| (grid / group.max(1)).to_string());
-        let blocks = blocks.collect::<Vec<_>>().join(", ");
-        writeln!(out, "// Workgroups, work-items of each, dynamic LDS.")?;
-        writeln!(
-            out,
-            "#define LAUNCH(function, extra) \\\n  HIP(hipModuleLaunchKernel(function, {blocks}, {gx}, {gy}, {gz}, {lds}, nullptr, nullptr, extra))\n"
-        )?;
-    } else {
-        let [x, y, z] = grid;
-        out.push_str(
-            "// As hip/hip_ext.h declares it, which only HIP's compiler takes.\n\
-             hipError_t hipExtModuleLaunchKernel(hipFunction_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, size_t, hipStream_t,\n\
-             \x20                                   void **, void **, hipEvent_t, hipEvent_t, uint32_t);\n",
-        );
-        writeln!(out, "// Work-items, work-items of a workgroup, dynamic LDS: the last workgroups are not complete.")?;
-        writeln!(
-            out,
-            "#define LAUNCH(function, extra) \\\n  HIP(hipExtModuleLaunchKernel(function, {x}, {y}, {z}, {gx}, {gy}, {gz}, {lds}, nullptr, nullptr, extra, nullptr, nullptr, 0))\n"
-        )?;
+    writeln!(
+        out,
+        "static const uint64_t KERNARG_BYTES = {}, WRITTEN_BYTES = {};",
+        reach.kernarg.len(),
+        reach.writes.bytes
+    )?;
+    out.push_str(
+        "\n// Code objects: the file, where the application had it (0: not known), bytes in memory.\n\
+         struct Module {\n  const char *file;\n  uint64_t captured, size;\n};\n\
+         static const std::vector<Module> MODULES = {\n",
+    );
+    for module in &subject.modules {
+        let (base, size) = module.loaded().map_or((0, 0), |loaded| (loaded.base, loaded.size));
+        writeln!(out, "    {{{}, {base:#x}, {size}}},", string(&module.file_name()))?;
     }
     out.push_str(
-        "enum Kind { DEVICE, DEVICE_FINE, PINNED, REGISTERED, MANAGED, VARIABLE };\n\n\
-         // Memory: the address that the application had, bytes, how it is allocated; of a managed variable its symbol, and where it begins.\n\
-         struct Allocation {\n  uint64_t captured, size;\n  Kind kind;\n  const char *symbol;\n  uint64_t begins;\n};\n\
+        "};\n\n// Kernels: the module, the symbol.\nstruct Kernel {\n  unsigned module;\n  const char *symbol;\n};\n\
+         static const std::vector<Kernel> KERNELS = {\n",
+    );
+    for (kernel, module) in subject.kernels.iter().zip(&subject.module_of) {
+        writeln!(out, "    {{{module}, {}}},", string(&kernel.original.kernel.name))?;
+    }
+    out.push_str(
+        "};\n\nenum Kind { DEVICE, DEVICE_FINE, PINNED, REGISTERED, MANAGED, VARIABLE };\n\n\
+         // Memory: the address that the application had, bytes, how it is allocated; of a managed variable its module, its symbol, and where it\n\
+         // begins.\n\
+         struct Allocation {\n  uint64_t captured, size;\n  Kind kind;\n  unsigned module;\n  const char *symbol;\n  uint64_t begins;\n};\n\
          static const std::vector<Allocation> ALLOCATIONS = {\n",
     );
     for (number, reached) in reach.allocations.iter().enumerate() {
         let size = reached.range.end - reached.range.start;
         let variable =
             reach.managed.iter().find_map(|managed| Some((managed, managed.at?)).filter(|(_, at)| at.0 == number));
-        let (kind, symbol, begins) = match variable {
-            Some((managed, (_, offset))) => ("VARIABLE", string(&managed.pointer.symbol), offset),
-            None => (kind(reached).row().0, "nullptr".to_owned(), 0),
+        let (kind, module, symbol, begins) = match variable {
+            Some((managed, (_, offset))) => ("VARIABLE", managed.module, string(&managed.pointer.symbol), offset),
+            None => (reached.kind().row().0, 0, "nullptr".to_owned(), 0),
         };
-        writeln!(out, "    {{{:#x}, {size}, {kind}, {symbol}, {begins}}},", reached.range.start)?;
+        writeln!(out, "    {{{:#x}, {size}, {kind}, {module}, {symbol}, {begins}}},", reached.range.start)?;
     }
     out.push_str(
-        "};\n\n// Variables of the code object: symbol, bytes, distance from where the code object begins in memory.\n\
-         struct Variable {\n  const char *symbol;\n  uint64_t size, in_code;\n};\n\
+        "};\n\n// Variables of code objects: module, symbol, bytes, distance from where the code object begins in memory.\n\
+         struct Variable {\n  unsigned module;\n  const char *symbol;\n  uint64_t size, in_code;\n};\n\
          static const std::vector<Variable> VARIABLES = {\n",
     );
-    let base = captured.loaded.map_or(0, |loaded| loaded.base);
     for variable in &reach.variables {
-        let in_code = variable.address.wrapping_sub(base);
-        writeln!(out, "    {{{}, {}, {in_code}}},", string(&variable.symbol), variable.size)?;
+        let base =
+            subject.modules.get(variable.module).and_then(|module| module.loaded()).map_or(0, |loaded| loaded.base);
+        let global = variable.global;
+        let in_code = global.address.wrapping_sub(base);
+        writeln!(out, "    {{{}, {}, {}, {in_code}}},", variable.module, string(&global.symbol), global.size)?;
     }
     out.push_str(
-        "};\n\n// Captured memory: `a` an allocation or `v` a variable, its number, offset, bytes, files before and after the kernel; none\n\
-         // after it if that was not captured.\n\
+        "};\n\n// Captured memory: `a` an allocation or `v` a variable, its number, offset, bytes, files before and afterwards; none\n\
+         // afterwards if that was not captured.\n\
          struct Piece {\n  char place;\n  uint64_t number, offset, size;\n  const char *before, *after;\n};\n\
          static const std::vector<Piece> PIECES = {\n",
     );
     for piece in &reach.pieces {
-        let (letter, number) = place(piece.place);
+        let (letter, number) = piece.place.row();
         let (before, after) = (string(&piece_file(piece, "before")), after_file(piece));
         let after = after.map_or_else(|| "nullptr".to_owned(), |file| string(&file));
         writeln!(out, "    {{'{letter}', {number}, {}, {}, {before}, {after}}},", piece.offset(), piece.size())?;
@@ -239,7 +261,7 @@ fn tables(out: &mut String, captured: &CapturedDispatch<'_>, reach: &Reach<'_>) 
     for buffer in &reach.buffers {
         let within = |piece: &&Piece| piece.range.start <= buffer.start && buffer.start < piece.range.end;
         let Some(piece) = reach.pieces.iter().find(within) else { continue };
-        let ((letter, number), (kind, size)) = (place(piece.place), element(buffer.element_type));
+        let ((letter, number), (kind, size)) = (piece.place.row(), element(buffer.element_type));
         let (offset, bytes) = (buffer.start - piece.base, buffer.end - buffer.start);
         writeln!(out, "    {{'{letter}', {number}, {offset}, {bytes}, {}, {size}, '{kind}'}},", string(&buffer.name))?;
     }

@@ -4,13 +4,15 @@ use std::ops::Range;
 
 use amdgpu_code_object::{ValueKind, load};
 use hsa_sys::abi::aql::PacketType;
-use logdur_capture::{Allocation, AllocationKind, Memory, Scope};
+use logdur_capture::{Allocation, AllocationKind, Dispatch, Memory, Scope};
 
 use super::fixups::Aim;
 use super::kind::Kind;
 use super::reach::Reach;
-use crate::dispatch::{CapturedDispatch, extent, lacks, name, processor, without};
+use super::subject::{Module, Step, Subject};
+use crate::dispatch::{CapturedDispatch, extent, lacks, name, packet, processor, without};
 use crate::error::{CapturedError, Result};
+use crate::region::Work;
 
 /// What a HIP program makes of an argument that the runtime fills in.
 enum Hidden {
@@ -54,28 +56,38 @@ pub(super) fn scope(scope: Scope, dispatch: u64) -> Result<()> {
     }
 }
 
-/// Refuses a dispatch whose memory, packet, code or arguments cannot be recreated; else what is recreated in part only, a line each.
+/// Refuses memory, packets, code or arguments that cannot be recreated; else what is recreated in part only, a line each.
 ///
 /// # Errors
 /// Every reason, by name.
-pub(super) fn check(captured: &CapturedDispatch<'_>, reach: &Reach<'_>) -> Result<Vec<String>> {
-    let dispatch = captured.dispatch.id;
-    let mut missing = lacks(captured.reader, captured.dispatch);
-    if captured.after.is_none() {
-        missing.push("the memory after the kernel".to_owned());
-    }
-    if !missing.is_empty() {
-        return Err(CapturedError::Incomplete { dispatch, what: missing.join("; ") });
-    }
+pub(super) fn check(subject: &Subject<'_>, reach: &Reach<'_>) -> Result<Vec<String>> {
+    let captured = subject.captured;
+    incomplete(subject)?;
     let mut doubts = captured.qualified();
-    let mut refused = Vec::new();
-    launch(captured, &mut refused, &mut doubts)?;
-    for reached in &reach.allocations {
-        if let Some(allocation) = reached.allocation {
-            refused.extend(memory(captured, allocation));
+    for text in subject.part.iter().flat_map(|part| &part.qualified) {
+        if !doubts.contains(text) {
+            doubts.push(text.clone());
         }
     }
-    code(captured, reach, &mut refused, &mut doubts)?;
+    let mut refused = Vec::new();
+    subject.kernels.iter().try_for_each(|kernel| of_kernel(kernel, &mut refused))?;
+    for (kernel, dispatch) in subject.launches() {
+        if let Some(kernel) = subject.kernels.get(kernel) {
+            launch(kernel, dispatch, &mut refused, &mut doubts);
+        }
+    }
+    for allocation in reach.allocations.iter().flat_map(|reached| &reached.allocations) {
+        refused.extend(memory(captured, allocation));
+    }
+    subject.steps.iter().for_each(|step| moves(step, reach, &mut refused));
+    let changing = reach.allocations.iter().filter(|reached| reached.allocations.len() > 1);
+    for reached in changing.filter(|reached| reached.allocations.iter().any(|of| Kind::of(of) != Ok(reached.kind()))) {
+        let (size, at) = (reached.range.end - reached.range.start, reached.range.start);
+        doubts.push(format!(
+            "{size} bytes at {at:#x} are memory of several kinds, one after the other: all of it is the GPU's"
+        ));
+    }
+    code(subject, reach, &mut refused, &mut doubts)?;
     for allocation in &reach.uncaptured {
         let Allocation { base, size, .. } = allocation;
         doubts.push(format!(
@@ -89,15 +101,53 @@ pub(super) fn check(captured: &CapturedDispatch<'_>, reach: &Reach<'_>) -> Resul
             range.start
         ));
     }
+    let mut unique = Vec::new();
+    doubts.retain(|doubt| {
+        !unique.contains(doubt) && {
+            unique.push(doubt.clone());
+            true
+        }
+    });
+    unique.clear();
+    refused.retain(|reason| {
+        !unique.contains(reason) && {
+            unique.push(reason.clone());
+            true
+        }
+    });
     if refused.is_empty() { Ok(doubts) } else { Err(CapturedError::Unsupported(refused.join("; "))) }
 }
 
-/// The packet and the arguments.
-fn launch(captured: &CapturedDispatch<'_>, refused: &mut Vec<String>, doubts: &mut Vec<String>) -> Result<()> {
-    let (packet, kernel) = (captured.packet(), &captured.original.kernel);
-    if packet.packet_type() != PacketType::KernelDispatch {
-        refused.push(format!("a packet that is no dispatch: {:?}", packet.packet_type()));
+/// Refuses what lacks memory, code or arguments.
+fn incomplete(subject: &Subject<'_>) -> Result<()> {
+    let captured = subject.captured;
+    let mut missing = match subject.part {
+        None => lacks(captured.reader, captured.dispatch),
+        Some(_) => {
+            let arguments = captured.has_arguments().err().map(|error| error.to_string());
+            let memory = (!captured.before.is_complete()).then(|| "all of the memory before the first step".to_owned());
+            arguments.into_iter().chain(memory).collect()
+        }
+    };
+    if captured.after.is_none() {
+        missing.push(match subject.part {
+            None => "the memory after the kernel".to_owned(),
+            Some(part) => format!("the memory after step {}, the last one", part.part.last),
+        });
     }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let what = missing.join("; ");
+    Err(match subject.part {
+        None => CapturedError::Incomplete { dispatch: captured.dispatch.id, what },
+        Some(part) => CapturedError::IncompleteRegion { region: part.region.record.id, what },
+    })
+}
+
+/// What of a kernel HIP does not launch.
+fn of_kernel(captured: &CapturedDispatch<'_>, refused: &mut Vec<String>) -> Result<()> {
+    let kernel = &captured.original.kernel;
     if captured.ran_instead.is_some() {
         refused.push(format!("another kernel ran in the place of {}: capture a run without --cache", kernel.name));
     }
@@ -106,6 +156,27 @@ fn launch(captured: &CapturedDispatch<'_>, refused: &mut Vec<String>, doubts: &m
     }
     if captured.stacks().is_some() {
         refused.push("stacks of threads in memory, as of GCC's OpenMP".to_owned());
+    }
+    for argument in kernel.explicit() {
+        match argument.kind {
+            ValueKind::ByValue | ValueKind::GlobalBuffer => {}
+            _ => refused.push(format!("an argument of the kind {}", argument.kind)),
+        }
+    }
+    if let Some(arch) = captured.agent.and_then(|agent| processor(&agent.isa).parse().ok())
+        && let Some(instruction) = amdgpu_listing::by_descriptor(&captured.original.bytes, arch, &kernel.name)?
+    {
+        let why = "finds memory by a descriptor, as of a texture, and addresses in descriptors are not rewritten";
+        refused.push(format!("{instruction} {why}"));
+    }
+    Ok(())
+}
+
+/// The packet and the arguments of a launch.
+fn launch(captured: &CapturedDispatch<'_>, dispatch: &Dispatch, refused: &mut Vec<String>, doubts: &mut Vec<String>) {
+    let (packet, kernel) = (packet(dispatch), &captured.original.kernel);
+    if packet.packet_type() != PacketType::KernelDispatch {
+        refused.push(format!("a packet that is no dispatch: {:?}", packet.packet_type()));
     }
     let fixed = captured.original.interface.group_size;
     if packet.group_segment_size() < fixed {
@@ -125,15 +196,9 @@ fn launch(captured: &CapturedDispatch<'_>, refused: &mut Vec<String>, doubts: &m
         doubts
             .push(format!("scratch of {asked} bytes in the packet, {scratch} in the code object: HIP chooses its own"));
     }
-    for argument in kernel.explicit() {
-        match argument.kind {
-            ValueKind::ByValue | ValueKind::GlobalBuffer => {}
-            _ => refused.push(format!("an argument of the kind {}", argument.kind)),
-        }
-    }
     for argument in kernel.hidden() {
         let (start, end) = (argument.offset as usize, (argument.offset + argument.size) as usize);
-        let bytes = captured.dispatch.kernarg.get(start..end).unwrap_or_default();
+        let bytes = dispatch.kernarg.get(start..end).unwrap_or_default();
         let value = bytes.iter().rev().take(8).fold(0u64, |all, byte| all << 8 | u64::from(*byte));
         match hidden(&argument.kind, value) {
             Hidden::Same => {}
@@ -141,13 +206,31 @@ fn launch(captured: &CapturedDispatch<'_>, refused: &mut Vec<String>, doubts: &m
             Hidden::Refused => refused.push(format!("{} {value:#x}", argument.kind)),
         }
     }
-    if let Some(arch) = captured.agent.and_then(|agent| processor(&agent.isa).parse().ok())
-        && let Some(instruction) = amdgpu_listing::by_descriptor(&captured.original.bytes, arch, &kernel.name)?
-    {
-        let why = "finds memory by a descriptor, as of a texture, and addresses in descriptors are not rewritten";
-        refused.push(format!("{instruction} {why}"));
+}
+
+/// Copies and fills that HIP has no memory or no function for.
+fn moves(step: &Step<'_>, reach: &Reach<'_>, refused: &mut Vec<String>) {
+    let number = step.number;
+    let is_there = |at: u64, bytes: u64| bytes == 0 || reach.at(at, bytes).is_some();
+    let mut refuse = |what: &str, at: u64, bytes: u64, why: &str| {
+        refused.push(format!("step {number}: {what} {bytes} bytes at {at:#x}, {why}"));
+    };
+    let apart = "which are in several allocations, or in no memory that HIP finds";
+    match step.work {
+        Work::Copy { to, from, bytes } => {
+            let places = [("a copy to", to), ("a copy from", from)];
+            let missing = places.into_iter().filter(|(_, at)| !is_there(*at, bytes));
+            missing.for_each(|(what, at)| refuse(what, at, bytes, apart));
+            if to.abs_diff(from) < bytes {
+                refuse("a copy to", to, bytes, "which are read, too: HIP does not say what such a copy does");
+            }
+        }
+        Work::Fill { to, bytes, .. } if !is_there(to, bytes) => refuse("a fill of", to, bytes, apart),
+        Work::Fill { to, bytes, .. } if !to.is_multiple_of(4) || !bytes.is_multiple_of(4) => {
+            refuse("a fill of", to, bytes, "which are no whole words of 4 bytes, as HIP fills");
+        }
+        Work::Dispatch { .. } | Work::Fill { .. } | Work::Barrier => {}
     }
-    Ok(())
 }
 
 /// Why an allocation cannot be recreated.
@@ -176,47 +259,63 @@ fn is_elsewhere_too(captured: &CapturedDispatch<'_>, of: &Allocation) -> bool {
 }
 
 /// What of code a HIP program does not find: other code objects, and variables without exported names.
-fn code(
-    captured: &CapturedDispatch<'_>,
-    reach: &Reach<'_>,
-    refused: &mut Vec<String>,
-    doubts: &mut Vec<String>,
-) -> Result<()> {
-    for called in captured.look_for_called()? {
+fn code(subject: &Subject<'_>, reach: &Reach<'_>, refused: &mut Vec<String>, doubts: &mut Vec<String>) -> Result<()> {
+    let captured = subject.captured;
+    for called in captured.look_for_called()?.iter().filter(|called| !subject.has_module_of(&called.loaded)) {
         refused.push(format!("another code object that the dispatch leads to: {}", name(&called.loaded)));
     }
     for (loaded, why) in captured.unavailable() {
         doubts.push(format!("code object {}: {why}", name(loaded)));
     }
-    let leads_to_code = reach.before.iter().chain(&reach.after).filter(|fixup| fixup.aim == Aim::Code).count();
-    if leads_to_code > 0 && reach.variables.is_empty() {
-        refused.push(format!(
-            "{leads_to_code} addresses in the code object: HIP says where it is only by a variable, and it has none"
-        ));
-    }
     for managed in reach.managed.iter().filter(|managed| managed.at.is_none()) {
         let symbol = &managed.pointer.symbol;
         doubts.push(format!("managed variable {symbol}: its memory was not captured, and is as in the code object"));
     }
-    let Some(place) = captured.loaded else { return Ok(()) };
+    for (number, module) in subject.modules.iter().enumerate() {
+        let is_it = |fixup: &&super::fixups::Fixup| fixup.aim == Aim::Code(number);
+        let leads_to_code = reach.before.iter().chain(&reach.after).filter(is_it).count();
+        if leads_to_code > 0 && !reach.variables.iter().any(|variable| variable.module == number) {
+            refused.push(format!(
+                "{leads_to_code} addresses in the code object: HIP says where it is only by a variable, and it has none"
+            ));
+        }
+        of_module(subject, reach, number, module, refused, doubts)?;
+    }
+    Ok(())
+}
+
+/// Memory of a module that is not as in the code object and that HIP does not find.
+fn of_module(
+    subject: &Subject<'_>,
+    reach: &Reach<'_>,
+    number: usize,
+    module: &Module<'_>,
+    refused: &mut Vec<String>,
+    doubts: &mut Vec<String>,
+) -> Result<()> {
+    let captured = subject.captured;
+    let Some(place) = module.captured.loaded else { return Ok(()) };
     let whole = extent(place);
-    let Ok(loaded) = load::load(&captured.original.bytes, place.base, |_| None) else {
+    let Ok(loaded) = load::load(&module.code().bytes, place.base, |_| None) else {
         doubts.push("variables without exported names were not compared with the code object".to_owned());
         return Ok(());
     };
     for memory in [Some(&captured.before), captured.after.as_ref()].into_iter().flatten() {
         for range in memory.ranges() {
             let inside = range.start.max(whole.start)..range.end.min(whole.end);
-            let managed = reach.managed.iter().map(|managed| managed.pointer);
-            let named = reach.variables.iter().copied().chain(managed);
-            let named = named.map(|g| g.address..g.address.saturating_add(g.size));
+            if inside.start >= inside.end {
+                continue;
+            }
+            let managed = reach.managed.iter().filter(|managed| managed.module == number).map(|m| m.pointer);
+            let named = reach.variables.iter().filter(|variable| variable.module == number).map(|v| v.global);
+            let named = named.chain(managed).map(|g| g.address..g.address.saturating_add(g.size));
             let left = named.fold(vec![inside], |left, named| {
                 left.into_iter().flat_map(|range| without(range, &named)).filter(|r| r.start < r.end).collect()
             });
             for part in left.into_iter().filter(|part| part.start < part.end) {
                 if let Some(at) = differs(memory, &part, place.base, &loaded.bytes)? {
-                    let of =
-                        captured.globals.iter().find(|g| (g.address..g.address.saturating_add(g.size)).contains(&at));
+                    let mut globals = module.captured.globals.iter();
+                    let of = globals.find(|g| (g.address..g.address.saturating_add(g.size)).contains(&at));
                     let of = of.map_or_else(|| format!("what is at {at:#x}"), |global| global.symbol.clone());
                     let why = "HIP finds variables by exported names only, and it is not as in the code object";
                     refused.push(format!("variable {of}: {why}"));
@@ -224,7 +323,6 @@ fn code(
             }
         }
     }
-    refused.dedup();
     Ok(())
 }
 

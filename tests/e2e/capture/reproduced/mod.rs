@@ -1,5 +1,7 @@
 //! Captured dispatches as HIP programs of their own, compiled and run without any part of this project: on every ROCm.
 
+mod regions;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
