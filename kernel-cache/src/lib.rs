@@ -61,6 +61,6 @@ pub use page::page;
 pub use rules::{Accepted, Fact, Reason, Refusal};
 pub use skim::skim;
 pub use swap::{Sizes, Swap, fit, fit_clone, fit_code};
-pub use target::members;
+pub use target::{members, runs_on};
 pub use trust::Trust;
 pub use variables::{Binding, Module, Modules, Patch, Patched};

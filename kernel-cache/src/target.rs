@@ -15,7 +15,7 @@ pub fn members(family: &str) -> impl Iterator<Item = &'static str> {
 }
 
 /// True when code for one processor runs on another: the same, or a member of the family.
-pub(crate) fn runs_on(code: &str, processor: &str) -> bool {
+pub fn runs_on(code: &str, processor: &str) -> bool {
     code == processor || members(code).any(|member| member == processor)
 }
 

@@ -22,6 +22,24 @@ pub(crate) struct RegionArgs {
     region: Option<u64>,
 }
 
+/// A capture, which region of it, and on what that is replayed: the options of tools that write another capture.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SourceArgs {
+    #[command(flatten)]
+    pub(crate) captured: Captured,
+    #[command(flatten)]
+    pub(crate) region: RegionArgs,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+}
+
+impl SourceArgs {
+    /// The parts of the region, with the application's own kernels.
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        Parts { captured: &self.captured, region: &self.region, device: &self.device, variant: None, json: false }
+    }
+}
+
 /// In which order the steps of a region run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OrderArgs {

@@ -216,6 +216,11 @@ impl DeviceArgs {
         self.backend == Backend::Emu || self.place.emulate.is_some()
     }
 
+    /// True when dispatches run on the emulated GPU alone, without a runtime.
+    pub(crate) fn is_without_runtime(&self) -> bool {
+        self.backend == Backend::Emu
+    }
+
     /// The folder of the ROCm that is asked for.
     pub(crate) fn rocm(&self) -> Option<&Path> {
         self.place.rocm.as_deref()

@@ -17,6 +17,8 @@ pub struct Setup {
     pub counted: bool,
     /// Sees what [`Backend::Emulated`] executes.
     pub observe: Option<Arc<dyn Observe>>,
+    /// The processor of [`Backend::Emulated`], if it is another than the captured one. Kernels whose code is not for it need other code.
+    pub processor: Option<String>,
     /// The position of the GPU; `None` for the first that is like the captured one.
     pub device: Option<usize>,
     /// Memory whose addresses cannot be had may be elsewhere: what looks like an address of it is rewritten then, which is said.

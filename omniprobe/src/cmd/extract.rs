@@ -9,22 +9,17 @@ use logdur_captured::{CapturedDispatch, CapturedError, extract};
 use logdur_replay::region;
 use omniprobe_exit::Exit;
 
-use crate::captured::{Captured, taken};
+use crate::captured::taken;
 use crate::exit;
 use crate::output::{file, lines, tell};
 use crate::progress;
-use crate::region::{Parts, RegionArgs};
-use crate::worker::DeviceArgs;
+use crate::region::SourceArgs;
 
 /// What is written, and where.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
-    captured: Captured,
-    #[command(flatten)]
-    region: RegionArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    source: SourceArgs,
     /// The folder for the files; of a region, the capture that is written: one with the dispatch of --dispatch alone, whose memory
     /// before and after is that of a replay.
     #[arg(short, long, value_name = "DIR")]
@@ -45,11 +40,11 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture is damaged, or a file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    if options.region.asked().is_some() {
+    if options.source.region.asked().is_some() {
         return of_region(options);
     }
-    let reader = options.captured.open()?;
-    let dispatches = if options.code { Vec::new() } else { options.captured.dispatches(&reader)? };
+    let reader = options.source.captured.open()?;
+    let dispatches = if options.code { Vec::new() } else { options.source.captured.dispatches(&reader)? };
     let code_objects = &reader.records().code_objects;
     let count = code_objects.len() + dispatches.len();
     let bar = progress::bar("{pos} of {len} code objects and dispatches", count as u64)?;
@@ -84,26 +79,20 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
     }
     bar.finish_and_clear();
     lines(files.iter().map(|path| file(path)))?;
-    Ok(options.captured.status(&reader, status))
+    Ok(options.source.captured.status(&reader, status))
 }
 
 /// Replays a region up to a dispatch, and writes that one as a capture of its own.
 fn of_region(options: &Options) -> Result<Exit> {
-    if options.captured.last_of_region()?.is_none() {
+    if options.source.captured.last_of_region()?.is_none() {
         let (what, expected) = ("--region".to_owned(), "a dispatch of the region, by --dispatch N".to_owned());
         return Err(CapturedError::Usage { what, expected, found: "none".to_owned() }.into());
     }
-    let parts = Parts {
-        captured: &options.captured,
-        region: &options.region,
-        device: &options.device,
-        variant: None,
-        json: false,
-    };
+    let parts = options.source.parts();
     parts.each(
         |region| vec![region.whole()],
         |part| {
-            region::extract(part, &options.device.setup(), &options.output)?;
+            region::extract(part, &options.source.device.setup(), &options.output)?;
             lines([file(&options.output)])?;
             Ok(Exit::Success)
         },

@@ -17,13 +17,12 @@ use logdur_captured::{CapturedError, fewest};
 use omniprobe_exit::Exit;
 use serde_json::Value;
 
-use crate::captured::{Captured, opened, seconds};
+use crate::captured::{opened, seconds};
 use crate::exit::Failure;
 use crate::headings;
 use crate::output::{file, lines, tell};
 use crate::private_folder::PrivateFolder;
-use crate::region::RegionArgs;
-use crate::worker::DeviceArgs;
+use crate::region::SourceArgs;
 
 /// Pieces of memory that are tried at a time.
 const PIECES: u64 = 64;
@@ -34,11 +33,7 @@ const SMALLEST: u64 = 256;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
-    captured: Captured,
-    #[command(flatten)]
-    region: RegionArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    source: SourceArgs,
     /// The capture that is written. After each step it is a whole one, and shows what was found.
     #[arg(short, long, value_name = "FILE", help_heading = headings::GENERAL)]
     output: PathBuf,
@@ -56,6 +51,15 @@ struct Shown {
     status: Exit,
     /// Of a fault: what it said, without addresses and numbers. Another one is not what is looked for.
     what: String,
+    /// The same with them.
+    whole: String,
+}
+
+impl Shown {
+    /// True for the same end. With `exact`, a fault is at the same address, too: memory that is zeroed makes others of its kind.
+    fn is_like(&self, wanted: &Shown, exact: bool) -> bool {
+        (self.status, &self.what) == (wanted.status, &wanted.what) && (!exact || self.whole == wanted.whole)
+    }
 }
 
 /// Makes a capture smaller.
@@ -63,22 +67,22 @@ struct Shown {
 /// # Errors
 /// When the capture cannot be read, nothing is wrong with it, or files cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    let reader = options.captured.open()?;
-    let is_region =
-        options.region.asked().is_some() || (reader.dispatches().is_empty() && !reader.records().regions.is_empty());
+    let reader = options.source.captured.open()?;
+    let is_region = options.source.region.asked().is_some()
+        || (reader.dispatches().is_empty() && !reader.records().regions.is_empty());
     let same = |a: &Path, b: &Path| matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b);
-    if same(&options.captured.file, &options.output) {
+    if same(&options.source.captured.file, &options.output) {
         let (what, expected) = ("-o".to_owned(), "another file than the capture".to_owned());
         return Err(CapturedError::Usage { what, expected, found: file(&options.output) }.into());
     }
     let folder = options.output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let work = Work {
         options,
-        region: if is_region { options.region.asked().or(Some(None)) } else { None },
+        region: if is_region { options.source.region.asked().or(Some(None)) } else { None },
         folder: PrivateFolder::new_in(folder)?,
         end: Instant::now() + options.time,
     };
-    let wanted = work.verified(&options.captured.file)?;
+    let wanted = work.verified(&options.source.captured.file)?;
     let shows = [Exit::Mismatch, Exit::Fault, Exit::Timeout];
     if !shows.contains(&wanted.status) {
         let (text, exit) = match wanted.status {
@@ -87,14 +91,14 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
             }
             other => (format!("expected a mismatch or a fault, found: {}", other.word()), other),
         };
-        return Err(Failure { exit, text: format!("{}: {text}", file(&options.captured.file)) }.into());
+        return Err(Failure { exit, text: format!("{}: {text}", file(&options.source.captured.file)) }.into());
     }
     match work.region {
         Some(number) => of_region(&work, &reader, number, &wanted)?,
         None => of_dispatches(&work, &reader, &wanted)?,
     }
     if !options.output.exists() {
-        let text = format!("{}: nothing smaller shows it", file(&options.captured.file));
+        let text = format!("{}: nothing smaller shows it", file(&options.source.captured.file));
         return Err(Failure { exit: Exit::Inconclusive, text }.into());
     }
     lines([file(&options.output)])?;
@@ -128,7 +132,7 @@ impl Work<'_> {
     fn command(&self, subcommand: &str, capture: &Path) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe().context("where this program is")?);
         command.args([subcommand, "--quiet"]).arg(capture).args(self.region_word());
-        command.args(self.options.device.place_words()).stdin(Stdio::null());
+        command.args(self.options.source.device.place_words()).stdin(Stdio::null());
         Ok(command)
     }
 
@@ -140,21 +144,27 @@ impl Work<'_> {
         let status = Exit::ALL.iter().copied().find(|exit| Some(*exit as u8) == status);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let errors = errors.filter_map(|object| object["error"].as_str().map(without_numbers));
+        let errors: Vec<String> = errors.filter_map(|object| Some(object["error"].as_str()?.to_owned())).collect();
         let Some(status) = status.filter(|status| !matches!(status, Exit::Usage)) else {
             let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(Failure { exit: Exit::Usage, text: format!("omniprobe verify: {text}") }.into());
         };
-        Ok(Shown { status, what: errors.collect::<Vec<_>>().join("\n") })
+        let what = errors.iter().map(|error| without_numbers(error)).collect::<Vec<_>>().join("\n");
+        Ok(Shown { status, what, whole: errors.join("\n") })
     }
 
     /// Writes a smaller capture, and takes it if it shows what is wanted.
     fn tried(&self, from: &Path, words: &[String], wanted: &Shown) -> Result<bool> {
+        self.tried_as(from, words, wanted, false)
+    }
+
+    /// The same. `exact` is as for [`Shown::is_like`].
+    fn tried_as(&self, from: &Path, words: &[String], wanted: &Shown, exact: bool) -> Result<bool> {
         let candidate = self.folder.path().join("candidate.ldcap");
         let mut command = self.command("trim", from)?;
         let trimmed = command.args(words).arg("-o").arg(&candidate).output().context("starting a trim")?;
         // Without what others left, a dispatch may not run at all.
-        if !trimmed.status.success() || self.verified(&candidate)? != *wanted {
+        if !trimmed.status.success() || !self.verified(&candidate)?.is_like(wanted, exact) {
             return Ok(false);
         }
         let bytes = fs::metadata(&candidate).map_or(0, |about| about.len());
@@ -171,7 +181,7 @@ impl Work<'_> {
             Exit::Fault => "--bisect=fault",
             _ => "--bisect=difference",
         };
-        let mut command = self.command("verify", &self.options.captured.file).ok()?;
+        let mut command = self.command("verify", &self.options.source.captured.file).ok()?;
         let output = command.args(["--json", bisect]).args(&self.options.verify).output().ok()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut found = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -203,8 +213,8 @@ fn keep(ids: impl IntoIterator<Item = u64>) -> Vec<String> {
 
 /// Single dispatches depend on no other: one that shows it is enough.
 fn of_dispatches(work: &Work<'_>, reader: &Reader, wanted: &Shown) -> Result<()> {
-    for dispatch in work.options.captured.dispatches(reader)? {
-        if work.is_over() || work.tried(&work.options.captured.file, &keep([dispatch.id]), wanted)? {
+    for dispatch in work.options.source.captured.dispatches(reader)? {
+        if work.is_over() || work.tried(&work.options.source.captured.file, &keep([dispatch.id]), wanted)? {
             break;
         }
     }
@@ -213,7 +223,7 @@ fn of_dispatches(work: &Work<'_>, reader: &Reader, wanted: &Shown) -> Result<()>
 
 fn of_region(work: &Work<'_>, reader: &Reader, number: Option<u64>, wanted: &Shown) -> Result<()> {
     let region = Region::of(reader, number)?;
-    let capture = &work.options.captured.file;
+    let capture = &work.options.source.captured.file;
     if wanted.status == Exit::Mismatch && !work.has_other_kernels() {
         return own_differs(work, &region, wanted);
     }
@@ -236,7 +246,15 @@ fn of_region(work: &Work<'_>, reader: &Reader, number: Option<u64>, wanted: &Sho
         let Ok(_) = fewest(ids.len(), &mut shows);
         failed.map_or(Ok(()), Err)?;
     }
-    if work.options.output.exists() && wanted.status == Exit::Mismatch { bytes(work, wanted) } else { Ok(()) }
+    if !work.options.output.exists() {
+        return Ok(());
+    }
+    match wanted.status {
+        Exit::Mismatch => bytes(work, wanted, false),
+        // Its dispatch has another number than before.
+        Exit::Fault => bytes(work, &work.verified(&work.options.output)?, true),
+        _ => Ok(()),
+    }
 }
 
 /// What the application's own kernels leave is not what the application got. A replay of what is left out would have the same error in its
@@ -248,15 +266,15 @@ fn own_differs(work: &Work<'_>, region: &Region<'_>, wanted: &Shown) -> Result<(
     for part in region.parts() {
         let ids = region.dispatches().filter(|(step, _)| (part.first..=part.last).contains(step));
         let ids: Vec<u64> = ids.map(|(_, dispatch)| dispatch.id).collect();
-        if work.is_over() || work.tried(&work.options.captured.file, &keep(ids), wanted)? {
+        if work.is_over() || work.tried(&work.options.source.captured.file, &keep(ids), wanted)? {
             break;
         }
     }
     Ok(())
 }
 
-/// Fills memory with zeros that nothing shows to be needed.
-fn bytes(work: &Work<'_>, wanted: &Shown) -> Result<()> {
+/// Fills memory with zeros that nothing shows to be needed. `exact` is as for [`Shown::is_like`].
+fn bytes(work: &Work<'_>, wanted: &Shown, exact: bool) -> Result<()> {
     let mut size = u64::MAX;
     let mut needed: Option<Vec<Range<u64>>> = None;
     while size > SMALLEST && !work.is_over() {
@@ -283,7 +301,7 @@ fn bytes(work: &Work<'_>, wanted: &Shown) -> Result<()> {
             let mut words = keep(ids.iter().copied());
             let zeros = pieces.iter().enumerate().filter(|(at, _)| !set.contains(at)).map(|(_, piece)| piece);
             words.extend(zeros.flat_map(|piece| ["--zero".to_owned(), format!("{:x}-{:x}", piece.start, piece.end)]));
-            Ok(work.tried(&from, &words, wanted).map_or_else(
+            Ok(work.tried_as(&from, &words, wanted, exact).map_or_else(
                 |error| {
                     failed = Some(error);
                     None

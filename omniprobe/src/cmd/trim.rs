@@ -12,22 +12,17 @@ use logdur_replay::region::{self, Kept, Trimmed};
 use logdur_system::output::{Output, Readers};
 use omniprobe_exit::Exit;
 
-use crate::captured::{Captured, taken};
+use crate::captured::taken;
 use crate::headings;
 use crate::keep::{Keep, keep, kept};
 use crate::output::{file, lines, tell};
-use crate::region::{Parts, RegionArgs};
-use crate::worker::DeviceArgs;
+use crate::region::{RegionArgs, SourceArgs};
 
 /// What is kept, and where.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
-    captured: Captured,
-    #[command(flatten)]
-    region: RegionArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    source: SourceArgs,
     /// Keep these dispatches: `dispatches:N-M`, `kernel:REGEX`, `kernel:REGEX@N-M` (the Nth to Mth of these kernels), as triggers of
     /// --when; behind a comma, what has to be so, too. Repeat it to keep more.
     #[arg(long, value_name = "WHICH", value_parser = keep, required = true, help_heading = headings::DISPATCHES)]
@@ -48,6 +43,12 @@ fn addresses(text: &str) -> Result<Range<u64>, String> {
 }
 
 impl Options {
+    /// The same for the only region of the capture.
+    fn of_only_region(&self) -> Options {
+        let source = SourceArgs { region: RegionArgs::only(), ..self.source.clone() };
+        Options { source, ..self.clone() }
+    }
+
     /// The words of what is kept.
     fn words(&self) -> String {
         self.keep.iter().map(|keep| keep.text.as_str()).collect::<Vec<_>>().join(" or ")
@@ -75,17 +76,17 @@ fn spanned(region: &Region<'_>, kept: &Kept) -> Vec<Part> {
 /// # Errors
 /// When the capture is damaged, nothing of it is kept, a region cannot be replayed, or the file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
-    if options.region.asked().is_some() {
+    if options.source.region.asked().is_some() {
         return of_region(options);
     }
     // Only regions are replayed.
-    if options.device.worker().is_some() {
-        return of_region(&Options { region: RegionArgs::only(), ..options.clone() });
+    if options.source.device.worker().is_some() {
+        return of_region(&options.of_only_region());
     }
-    let reader = options.captured.open()?;
+    let reader = options.source.captured.open()?;
     if reader.dispatches().is_empty() && !reader.records().regions.is_empty() {
         drop(reader);
-        return of_region(&Options { region: RegionArgs::only(), ..options.clone() });
+        return of_region(&options.of_only_region());
     }
     of_dispatches(options, &reader)
 }
@@ -95,7 +96,7 @@ fn of_dispatches(options: &Options, reader: &Reader) -> Result<Exit> {
         let (expected, found) = ("a region, by --region".to_owned(), "single dispatches".to_owned());
         return Err(CapturedError::Usage { what: "--zero".to_owned(), expected, found }.into());
     }
-    let dispatches = options.captured.dispatches(reader)?;
+    let dispatches = options.source.captured.dispatches(reader)?;
     let named: Vec<(u64, &str)> = dispatches.iter().map(|d| (d.id, symbol(reader, d))).collect();
     let is_kept = kept(&options.keep, &named)?;
     let chosen = dispatches.iter().zip(is_kept).filter(|(_, kept)| *kept).map(|(dispatch, _)| *dispatch);
@@ -105,22 +106,16 @@ fn of_dispatches(options: &Options, reader: &Reader) -> Result<Exit> {
     output.finish()?;
     lines([file(&options.output)])?;
     tell(format_args!("{}: {} of {} dispatches", file(&options.output), chosen.len(), dispatches.len()));
-    Ok(options.captured.status(reader, Exit::Success))
+    Ok(options.source.captured.status(reader, Exit::Success))
 }
 
 /// Replays a region, and writes what is kept of it.
 fn of_region(options: &Options) -> Result<Exit> {
-    let parts = Parts {
-        captured: &options.captured,
-        region: &options.region,
-        device: &options.device,
-        variant: None,
-        json: false,
-    };
-    if options.device.worker().is_none() {
+    let parts = options.source.parts();
+    if options.source.device.worker().is_none() {
         // A rule that selects nothing is told before a process is started.
-        let reader = options.captured.open()?;
-        options.region.of(&reader)?.map_or(Ok(()), |region| options.of(&region).map(drop))?;
+        let reader = options.source.captured.open()?;
+        options.source.region.of(&reader)?.map_or(Ok(()), |region| options.of(&region).map(drop))?;
     }
     let all = |region: &Region<'_>| options.of(region).map_or_else(|_| Vec::new(), |kept| spanned(region, &kept));
     parts.each(all, |part| write(options, part))
@@ -128,10 +123,10 @@ fn of_region(options: &Options) -> Result<Exit> {
 
 fn write(options: &Options, part: &CapturedPart<'_>) -> Result<Exit> {
     let kept = options.of(part.region)?;
-    let output = Output::begin(&options.output, Readers::Owner, &[&options.captured.file])?;
+    let output = Output::begin(&options.output, Readers::Owner, &[&options.source.captured.file])?;
     let storage = FileStorage::of(output.file().try_clone()?);
     let Trimmed { dispatches, memory, has_reference, fault } =
-        region::trim(part, &options.device.setup(), &kept, storage)?;
+        region::trim(part, &options.source.device.setup(), &kept, storage)?;
     output.finish()?;
     lines([file(&options.output)])?;
     let all = part.region.dispatches().count();

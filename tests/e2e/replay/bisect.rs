@@ -41,7 +41,11 @@ struct Planted {
 
 impl Planted {
     fn new(count: u64) -> Planted {
-        let program = Run::hip("planted").args([count.to_string()]);
+        Planted::on(&harness::arch(), count)
+    }
+
+    fn on(arch: &str, count: u64) -> Planted {
+        let program = Run::hip("planted").arch(arch).args([count.to_string()]);
         let run = Run::new(built("omniprobe"));
         let file = run.file("run.ldcap");
         let region = format!("kernel:^relax$@1..kernel:^(mix|relax|blend)$@{count}");
@@ -135,6 +139,47 @@ fn an_error_that_is_planted_into_one_dispatch_is_found_exactly() {
         assert!(outcome.status.success(), "{wanted}: {}", text(&outcome));
         assert_eq!(json(&outcome)["first"], Value::Null);
     }
+}
+
+#[test]
+fn a_dispatch_that_computes_something_else_on_another_processor_is_found_and_code_that_does_not_run_there_is_refused() {
+    let archs = harness::archs();
+    // On hardware there is one.
+    let [first, second, ..] = archs.as_slice() else { return };
+    let (here, there) = (Planted::on(first, 12), Planted::on(second, 12));
+    let against = |processor: &str, options: &[&str]| {
+        bisect(&here.file, &[&["--bisect", "--against-processor", processor], options].concat())
+    };
+    let with = |step: u32, way| against(second, &["--hsaco", there.wrong(step, way).to_str().unwrap()]);
+    let outcome = with(13, Way::Once);
+    assert!(outcome.status.success(), "{}", text(&outcome));
+    let said = json(&outcome);
+    assert_eq!((&said["first"], &said["aligned"], &said["other"]), (&Value::Null, &12.into(), &Value::from(&**second)));
+    for (step, way, argument) in [(5, Way::Once, "arg0"), (9, Way::Overwritten, "arg2")] {
+        let outcome = with(step, way);
+        assert_eq!(outcome.status.code(), Some(6), "{}", text(&outcome));
+        let first = json(&outcome)["first"].clone();
+        assert_eq!(first["dispatch"], here.dispatch(step), "{first:#}");
+        assert_eq!((&first["argument"], &first["index"]), (&argument.into(), &7.into()), "{first:#}");
+        assert!(
+            first["commands"][1].as_str().unwrap().ends_with(&format!("--against-processor {second}")),
+            "{first:#}"
+        );
+    }
+    let outcome = against(second, &[]);
+    let said =
+        format!("expected code that runs on {second} (--hsaco gives it), found the application's own for {first}");
+    assert!(!outcome.status.success() && outcome.stderr.contains(&said), "{}", text(&outcome));
+    let outcome = against("gfx1030", &[]);
+    assert!(
+        outcome.status.code() == Some(1) && outcome.stderr.contains("expected one that is emulated"),
+        "{}",
+        text(&outcome)
+    );
+    let options = ["--region", "--bisect", "--against-processor", second];
+    let outcome = tool("verify", &here.file, &options);
+    let said = "--against-processor: expected --backend emu: both processors are emulated";
+    assert!(outcome.status.code() == Some(1) && outcome.stderr.contains(said), "{}", text(&outcome));
 }
 
 #[test]

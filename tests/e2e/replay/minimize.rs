@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use logdur_capture::Reader;
 
-use super::region::{A, Does, Story, step, text};
+use super::region::{A, B, Does, Story, step, text};
 use super::verify::on_file;
 use crate::support::captures::CODE;
 use crate::support::harness::{self, Outcome, Run, built};
@@ -81,6 +81,19 @@ fn a_region_whose_kernel_faults_is_made_as_small_as_that_dispatch() {
     assert_eq!(dispatches(&small), [17], "{}", text(&outcome));
     let shows = tool("verify", &small, &["--region", "--backend", "emu"]);
     assert_eq!(shows.status.code(), Some(5), "{}", text(&shows));
+    // The last workgroup is behind the end of B: what is in B does not matter.
+    story.steps[6].does = Does::Kernel("increment", CODE, B + 4096 - 768);
+    let file = story.write(&run.file("b.ldcap"));
+    let outcome = tool("minimize", &file, &["--backend", "emu", "-o", small.to_str().unwrap()]);
+    assert!(outcome.status.success(), "{}", text(&outcome));
+    let reader = Reader::open(&small).unwrap();
+    let [step] = reader.records().steps.as_slice() else { panic!("{}", text(&outcome)) };
+    let mut bytes = vec![1; 4096];
+    reader.snapshot(step.delta.unwrap()).unwrap().read(B, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0), "{}", text(&outcome));
+    let shows = tool("verify", &small, &["--region", "--backend", "emu"]);
+    let said = format!("{:#x}", B + 4096);
+    assert!(shows.status.code() == Some(5) && shows.stderr.contains(&said), "{}", text(&shows));
 }
 
 #[test]

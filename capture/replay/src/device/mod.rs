@@ -243,15 +243,35 @@ pub(crate) trait Device {
 /// When there is no such device, or it cannot be used.
 pub(crate) fn open(setup: &Setup, captured: &CapturedDispatch<'_>, wanted: &[Range<u64>]) -> Result<Box<dyn Device>> {
     let isa = captured.agent.map(|agent| agent.isa.as_str()).filter(|isa| !isa.is_empty());
+    let other = setup.processor.as_deref().map(|processor| on_processor(isa, processor));
     match (setup.backend, setup.device) {
+        (Backend::Rocm, _) if other.is_some() => Err(ReplayError::Usage {
+            what: "another processor".to_owned(),
+            expected: "the emulated GPU alone (--backend emu)".to_owned(),
+            found: "a runtime".to_owned(),
+        }),
         (Backend::Emulated, Some(number)) if number > 0 => Err(ReplayError::Environment {
             what: "the GPU",
             expected: format!("GPU {number}"),
             found: "0: the emulated one alone".to_owned(),
         }),
         (Backend::Rocm, _) => Ok(Box::new(rocm::Rocm::open(isa, setup, captured, wanted)?)),
-        (Backend::Emulated, _) => Ok(Box::new(emu::Emulated::open(isa, captured, wanted, setup)?)),
+        (Backend::Emulated, _) => Ok(Box::new(emu::Emulated::open(other.as_deref().or(isa), captured, wanted, setup)?)),
     }
+}
+
+/// The ISA of a processor with the settings of another one's, as far as it has them: `amdgcn-amd-amdhsa--gfx942:xnack-`.
+fn on_processor(isa: Option<&str>, processor: &str) -> String {
+    let captured = isa.and_then(|isa| Target::parse(isa).ok());
+    let Ok(mut target) = Target::parse(processor) else { return processor.to_owned() };
+    if let Some(captured) = captured {
+        for (to, from) in [(&mut target.xnack, captured.xnack), (&mut target.sramecc, captured.sramecc)] {
+            if *to == Setting::Any && from != Setting::Unsupported {
+                *to = from;
+            }
+        }
+    }
+    format!("amdgcn-amd-amdhsa--{target}")
 }
 
 /// A weakness if the device and the captured one differ in SRAM ECC: loads into half of a register then differ.
@@ -272,6 +292,15 @@ fn nanoseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_processor_has_the_settings_of_the_captured_one_that_it_has() {
+        let captured = Some("amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-");
+        assert_eq!(on_processor(captured, "gfx942"), "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-");
+        assert_eq!(on_processor(captured, "gfx942:xnack+"), "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack+");
+        assert_eq!(on_processor(captured, "gfx1030"), "amdgcn-amd-amdhsa--gfx1030");
+        assert_eq!(on_processor(None, "gfx950"), "amdgcn-amd-amdhsa--gfx950");
+    }
 
     #[test]
     fn another_error_correction_is_told_and_other_settings_are_not() {

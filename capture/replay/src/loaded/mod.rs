@@ -19,7 +19,7 @@ use logdur_capture::{Dispatch, Id, Scope};
 use logdur_captured::regions::PAGE;
 use logdur_captured::verify::{Buffer, Judged};
 use logdur_captured::{Called, CapturedDispatch, Code, buffers, extent, kernarg, name, nearest};
-use logdur_kernel_cache::{Kernarg, LdsPointers, PacketFacts};
+use logdur_kernel_cache::{Kernarg, LdsPointers, PacketFacts, runs_on};
 pub(crate) use replays::LoadedVariant;
 
 use crate::contents::{Around, Contents};
@@ -359,7 +359,10 @@ impl<'c> LoadedDispatch<'c> {
                 }
                 packet.set_kernel(object.0, sizes.private, sizes.group);
             }
-            None => packet.set_kernel(own.0, facts.private, facts.group),
+            None => {
+                self.refuse_other_processor(&captured.original)?;
+                packet.set_kernel(own.0, facts.private, facts.group);
+            }
         }
         self.relocations.forward(0, &mut segment);
         let runs = other.as_ref().map_or(&*captured.original, |other| &other.code);
@@ -375,6 +378,20 @@ impl<'c> LoadedDispatch<'c> {
         if !self.qualified.contains(&why) {
             self.qualified.push(why);
         }
+    }
+
+    /// Refuses code that the device's processor does not run.
+    fn refuse_other_processor(&self, code: &Code) -> Result<()> {
+        let there = logdur_captured::processor(&self.device.description().isa);
+        let of = &code.object.target;
+        if runs_on(&of.processor, there) {
+            return Ok(());
+        }
+        Err(ReplayError::Usage {
+            what: code.kernel.name.clone(),
+            expected: format!("code that runs on {there} (--hsaco gives it)"),
+            found: format!("the application's own for {of} alone"),
+        })
     }
 
     /// Refuses a kernel that reads textures when memory is not at its addresses. Their descriptors have addresses in a form of

@@ -29,7 +29,7 @@ use crate::loaded::{COMPARED, Variant};
 use crate::setup::{REGION_MASK_LIMIT, Setup};
 
 pub use bench::{Bench, KernelTimes, Measured, bench};
-pub use bisect::{Against, Bisection, Element, Found, Special, StoredBy, Wanted, against, bisect, record};
+pub use bisect::{Against, Bisection, Element, Found, Other, Special, StoredBy, Wanted, against, bisect, record};
 pub use extract::extract;
 pub use hashes::Hashes;
 pub use together::Together;

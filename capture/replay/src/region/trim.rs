@@ -16,7 +16,7 @@ use super::extract::{BY_REPLAY, snapshot};
 use super::reached::Reached;
 use super::run::LoadedPart;
 use crate::error::{ReplayError, Result};
-use crate::loaded::{COMPARED, LoadedDispatch, Variant};
+use crate::loaded::{LoadedDispatch, Variant};
 use crate::placed::Pages;
 use crate::setup::Setup;
 
@@ -115,9 +115,9 @@ pub fn trim(part: &CapturedPart<'_>, setup: &Setup, kept: &Kept, storage: FileSt
     trimming.end(&loaded, fault)
 }
 
-/// The pages that are not as at the beginning of the part.
+/// The pages that are not as at the beginning of the part, in all memory: steps that are left out may change some back.
 fn pages(loaded: &mut LoadedDispatch<'_>) -> Result<Pages> {
-    loaded.pages(&mut { COMPARED })
+    loaded.changed()
 }
 
 /// How sure it is what the host changed before a step and those before it.

@@ -54,6 +54,10 @@ pub(crate) struct Bisection {
     /// aligned by the names of their kernels, and compared argument by argument.
     #[arg(long, value_name = "FILE", requires = "bisect", help_heading = headings::COMPARISON)]
     against: Option<PathBuf>,
+    /// With --bisect and --backend emu: name the first dispatch that computes something else from the same than on this processor.
+    /// --hsaco and --cache give code for it, where the application's own does not run on it.
+    #[arg(long, value_name = "PROCESSOR", value_parser = bisect::processor, requires = "bisect", conflicts_with = "against", help_heading = headings::COMPARISON)]
+    against_processor: Option<String>,
     /// Where what each step changes is written to.
     #[arg(long, hide = true, value_name = "FILE")]
     trace_to: Option<PathBuf>,

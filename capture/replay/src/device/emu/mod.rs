@@ -29,6 +29,7 @@ use hsa::sys::abi::queue::{Queue, properties};
 use hsa::sys::abi::signal::{Signal, kind};
 use logdur_captured::regions::{MemoryRequest, PAGE, regions, shared};
 use logdur_captured::{CapturedDispatch, Code, processor};
+use logdur_kernel_cache::runs_on;
 use logdur_system::lock;
 
 use self::memory::Memory;
@@ -255,7 +256,10 @@ impl Emulated {
     /// Lays code out for an address, if the GPU has all instructions that its kernel can reach. Which functions of called code a
     /// kernel uses is not known.
     fn lay_out(&self, code: Load<'_>, base: u64) -> Result<Loaded> {
-        if let Load::Kernel(code) = code {
+        // Code for another processor is loaded for its data; it is not launched.
+        if let Load::Kernel(code) = code
+            && runs_on(&code.object.target.processor, self.arch.name())
+        {
             self.has_all(code)?;
         }
         let place = || format!("code object {}", code.id());

@@ -240,14 +240,28 @@ struct Pointer {
     tolerance: Tolerance,
 }
 
-/// Replays a part in this process, which has not started the runtime yet, and compares it with another part, of which `path` has what each
+/// The other side of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub enum Other<'p> {
+    /// A part of another capture. Addresses are others.
+    Part(&'p CapturedPart<'p>),
+    /// The same part on another processor.
+    Processor,
+}
+
+/// Replays a part in this process, which has not started the runtime yet, and compares it with another one, of which `path` has what each
 /// step changes.
 ///
 /// # Errors
 /// As for [`replay`](super::super::replay); when the file cannot be read.
-pub fn against(part: &CapturedPart<'_>, options: &Options, other: &CapturedPart<'_>, path: &Path) -> Result<Against> {
-    // Rules are about arguments of both.
-    let setup = Setup { rules: Vec::new(), ..options.setup.clone() };
+pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, path: &Path) -> Result<Against> {
+    let (other, is_same) = match other {
+        Other::Part(other) => (other, false),
+        Other::Processor => (part, true),
+    };
+    // Rules are about arguments of both captures.
+    let rules = if is_same { options.setup.rules.clone() } else { Vec::new() };
+    let setup = Setup { rules, ..options.setup.clone() };
     let mut loaded = LoadedPart::set(part, &setup)?;
     let trace = replayed(&mut loaded, options)?;
     let (mut ours, mut theirs) = (Memory::new(part, trace), Memory::new(other, recorded(path)?));
@@ -269,7 +283,10 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: &CapturedPart<
         let (Some((our, name)), Some((their, _))) = (our_names.get(our), their_names.get(their)) else { continue };
         ours.until(*our)?;
         theirs.until(*their)?;
-        let pointers = pointers(&ours, &theirs, (*our, *their), &options.setup.rules, &buffers)?;
+        let mut pointers = pointers(&ours, &theirs, (*our, *their), &options.setup.rules, &buffers)?;
+        if is_same {
+            pointers.extend(buffers.iter().map(whole_buffer));
+        }
         let before = (ours.pages.clone(), theirs.pages.clone());
         ours.finish();
         theirs.finish();
@@ -280,7 +297,7 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: &CapturedPart<
             Some(values) => Some(values),
             None => whole(&ours, &theirs, &pointers)?.map(|element| {
                 let Element { argument, index, expected, found, .. } = element;
-                format!("{argument}[{index}] was {found} before it, {expected} in the other capture")
+                format!("{argument}[{index}] was {found} before it, {expected} on the other side")
             }),
         };
         let our_before = std::mem::replace(&mut ours.pages, was.0);
@@ -313,10 +330,23 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: &CapturedPart<
             .map(|(launched, partner)| (Found { launched, element: Some(element), stored, fault: None }, partner));
     }
     let both = part.qualified.iter().chain(&loaded.loaded.qualified);
-    let theirs = other.qualified.iter().map(|text| format!("other capture: {text}"));
+    let theirs = other.qualified.iter().filter(|_| !is_same).map(|text| format!("other capture: {text}"));
     result.qualified = both.cloned().chain(theirs).collect();
-    result.qualified.push("each capture was replayed once: what replays of it differ in is not masked".to_owned());
+    let sides = if is_same { "each processor replayed the region once" } else { "each capture was replayed once" };
+    result.qualified.push(format!("{sides}: what replays of it differ in is not masked"));
     Ok(result)
+}
+
+/// All of a buffer that both sides have at one address.
+fn whole_buffer(buffer: &Buffer) -> Pointer {
+    let range = buffer.start..buffer.end;
+    Pointer {
+        name: buffer.name.clone(),
+        ours: range.clone(),
+        theirs: range,
+        of: buffer.element_type,
+        tolerance: buffer.tolerance,
+    }
 }
 
 /// The arguments of a dispatch that lead to memory on both sides, with how their elements are compared.
@@ -356,7 +386,7 @@ fn values(ours: &Memory<'_, '_>, theirs: &Memory<'_, '_>, (our, their): (usize, 
     let ((our_code, our), (their_code, their)) = (ours.dispatch(our)?, theirs.dispatch(their)?);
     let (our, their) = (our_code.arguments(&our.kernarg), their_code.arguments(&their.kernarg));
     if our.len() != their.len() {
-        return Some(format!("it has {} arguments, {} in the other capture", our.len(), their.len()));
+        return Some(format!("it has {} arguments, {} on the other side", our.len(), their.len()));
     }
     for (our, their) in our.iter().zip(&their) {
         let is_value = our.declared.kind == ValueKind::ByValue;
@@ -371,7 +401,7 @@ fn values(ours: &Memory<'_, '_>, theirs: &Memory<'_, '_>, (our, their): (usize, 
         if our.bytes.zip(their.bytes).is_some_and(|(a, b)| same_words(ours, theirs, a, b)) {
             continue;
         }
-        return Some(format!("{} is {}, {} in the other capture", our.name, show(our.bytes), show(their.bytes)));
+        return Some(format!("{} is {}, {} on the other side", our.name, show(our.bytes), show(their.bytes)));
     }
     None
 }

@@ -19,7 +19,7 @@ use crate::device::Description;
 use crate::error::Result;
 use crate::loaded::Variant;
 
-pub use against::{Against, against, record};
+pub use against::{Against, Other, against, record};
 pub use special::Special;
 pub use stored::StoredBy;
 

@@ -43,6 +43,25 @@ pub(super) fn parse(text: &str) -> Result<Bisect, String> {
     })
 }
 
+/// Reads the name of a processor that is emulated, with its settings.
+pub(super) fn processor(text: &str) -> Result<String, String> {
+    let known: Vec<&str> = logdur_replay::emulated_processors().collect();
+    let name = text.split(':').next().unwrap_or_default();
+    if known.contains(&name) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("expected one that is emulated, {}, found {text:?}", known.join(", ")))
+}
+
+/// What a region is compared with.
+#[derive(Clone, Copy, Debug)]
+enum Other<'a> {
+    /// That of another capture.
+    Capture(&'a std::path::Path),
+    /// Itself on another processor.
+    Processor(&'a str),
+}
+
 /// Looks in each part of a region.
 ///
 /// # Errors
@@ -52,7 +71,8 @@ pub(super) fn run(options: &Options, bisect: Bisect) -> Result<Exit> {
     if let Some(file) = &options.bisection.trace_to {
         return parts.each(|region| vec![region.whole()], |part| against::record(options, part, file));
     }
-    if let Some(other) = &options.bisection.against {
+    let other = options.bisection.against.as_deref().map(Other::Capture);
+    if let Some(other) = other.or(options.bisection.against_processor.as_deref().map(Other::Processor)) {
         return against::run(options, &parts, other, bisect);
     }
     match bisect {
@@ -101,19 +121,21 @@ fn commands(options: &Options, region: u64, launched: &Launched, then: Option<&s
     let file = options.target.captured.file.display().to_string();
     let (region, dispatch) = (format!("--region={region}"), launched.dispatch.to_string());
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let store = options.target.captured.store.words().into_iter();
+    let store: Vec<String> = store.map(|word| word.to_string_lossy().into_owned()).collect();
     let Some(then) = then else {
         let keep = format!("dispatches:{dispatch}");
         let trim = words(&["omniprobe", "trim", &file, &region, "--keep", &keep, "-o", &one]);
         let verify = words(&["omniprobe", "verify", &one, "--region"]);
         let others = options.variant.words();
-        return vec![said([trim, place.clone()].concat()), said([verify, others, options.target.words()].concat())];
+        return vec![said([trim, store, place].concat()), said([verify, others, options.target.words()].concat())];
     };
     let extract = words(&["omniprobe", "extract", &file, &region, "--dispatch", &dispatch, "-o", &one]);
     let then = match then {
         "verify" => [words(&["omniprobe", then, &one]), options.variant.words(), options.target.words()].concat(),
         other => [words(&["omniprobe", other, &one]), options.variant.words()].concat(),
     };
-    vec![said([extract, place].concat()), said(then)]
+    vec![said([extract, store, place].concat()), said(then)]
 }
 
 /// The first line, and what the result rests on.
