@@ -296,7 +296,7 @@ impl CountDispatch for Conditions {
 
     fn has_come(&self, kernel: u32) {
         self.of_kernel(kernel, |condition, numbers, window| {
-            if condition.begun >= numbers.last {
+            if condition.begun >= numbers.last || numbers == Span::ALL {
                 condition.set(false, window);
             }
         });

@@ -151,6 +151,12 @@ impl Captured {
         let expected = format!("a dispatch{}", self.asked());
         // What is asked for may be what is damaged, or was cut off.
         Err(match (damage(reader), reader.dispatches().is_empty()) {
+            (None, true) if !reader.records().regions.is_empty() => CapturedError::Usage {
+                what,
+                expected: "a dispatch that was captured alone".to_owned(),
+                found: "a region, which takes --region".to_owned(),
+            }
+            .into(),
             (None | Some(Exit::Incomplete), true) => CapturedError::Empty { file: what, end: end_of(reader) }.into(),
             (Some(exit), _) => {
                 let text = format!("{what}: expected {expected}, found none among those that are whole");

@@ -285,7 +285,7 @@ impl Capture {
         let all = code.arguments(&dispatch.kernarg).into_iter().map(|argument| ArgumentRecord {
             element_type: argument.element_type().map(|element_type| element_type.to_string()),
             raw: argument.bytes.map(|bytes| PyBytes::new(py, bytes)),
-            type_name: argument.declared.type_name.clone(),
+            type_name: argument.source_type.map(str::to_owned),
             kind: argument.declared.kind.name().to_owned(),
             offset: argument.declared.offset,
             size: argument.declared.size,

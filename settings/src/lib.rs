@@ -30,7 +30,7 @@ pub use interceptor::{
     TRUST_ALL,
 };
 pub use ranks::{Devices, Ranks};
-pub use region::Region;
+pub use region::{OF_SINGLE_DISPATCHES, Region};
 pub use start::{Feature, Start};
 pub use value::Value;
 pub use when::{Span, Trigger, When};

@@ -3,13 +3,26 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::{Trigger, Value, When};
+use crate::{Interceptor, Trigger, Value, When};
 
 /// What is between the two triggers.
 const TO: &[u8] = b"..";
 
 /// How regions look.
-const FORMS: &str = "expected TRIGGER or TRIGGER..TRIGGER, with triggers like dispatches:N-M, kernel:REGEX@N-M, seconds:A-B, range:NAME, range:NAME@N-M, profiler or file:PATH";
+const FORMS: &str = "expected TRIGGER or TRIGGER..TRIGGER, with triggers like dispatches:N-M, kernel:REGEX, kernel:REGEX@N-M, seconds:A-B, range:NAME, range:NAME@N-M, profiler or file:PATH";
+
+/// Variables that choose single dispatches, how much of them is captured and what is idle then: a region has all of its dispatches, one
+/// at a time, and reads what they reach.
+pub const OF_SINGLE_DISPATCHES: [&str; 8] = [
+    Interceptor::capture_kernels,
+    Interceptor::capture_exclude,
+    Interceptor::capture_dispatches,
+    Interceptor::capture_grid,
+    Interceptor::capture_device,
+    Interceptor::capture_scope,
+    Interceptor::capture_after,
+    Interceptor::capture_quiesce,
+];
 
 /// A stretch of an application, by the dispatches with which it begins and ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +36,7 @@ pub struct Region {
 
 /// Triggers that can choose a dispatch: how many were recorded, and signals, do not.
 fn triggers(text: &[u8]) -> Option<When> {
-    let when = When::parse(OsStr::from_bytes(text)).ok()?;
+    let when = When::read(text, Trigger::of_dispatch)?;
     let chooses = |trigger: &Trigger| !matches!(trigger, Trigger::Count(_) | Trigger::Signal);
     (!when.0.is_empty() && when.0.iter().all(chooses)).then_some(when)
 }
@@ -75,12 +88,14 @@ mod tests {
     #[test]
     fn regions_are_read_and_written_and_dots_in_names_are_no_ends() {
         let read = |text: &str| Option::<Region>::parse(OsStr::new(text)).unwrap().unwrap();
-        let when = |text: &str| When::parse(OsStr::new(text)).unwrap();
+        let when = |text: &str| When::read(text.as_bytes(), Trigger::of_dispatch).unwrap();
         for (text, begins, ends) in [
             ("dispatches:10..dispatches:20", "dispatches:10", Some("dispatches:20")),
             ("kernel:a.*@3..kernel:b@1", "kernel:a.*@3", Some("kernel:b@1")),
             ("kernel:a..b@3", "kernel:a..b@3", None),
             ("kernel:a..b@3..kernel:c..d@1-2", "kernel:a..b@3", Some("kernel:c..d@1-2")),
+            ("kernel:^a.*b$..kernel:c", "kernel:^a.*b$", Some("kernel:c")),
+            ("kernel:a::b", "kernel:a::b", None),
             ("range:step", "range:step", None),
             ("range:a..range:b", "range:a", Some("range:b")),
             ("range:a..b", "range:a..b", None),
@@ -97,9 +112,20 @@ mod tests {
 
     #[test]
     fn what_chooses_no_dispatch_is_no_region_and_the_forms_are_told() {
-        for text in
-            ["x", "..", "dispatches:1..", "..dispatches:1", "count:3", "dispatches:1..count:3", "signal", "1..2"]
-        {
+        for text in [
+            "x",
+            "..",
+            "dispatches:1..",
+            "..dispatches:1",
+            "count:3",
+            "dispatches:1..count:3",
+            "signal",
+            "1..2",
+            "kernel:",
+        ] {
+            assert_eq!(Option::<Region>::parse(OsStr::new(text)), Err(FORMS.to_owned()), "{text}");
+        }
+        for text in ["kernel:a@x", "kernel:a..kernel:", "kernel:a..dispatch", "kernel:a@3-1..kernel:b"] {
             assert_eq!(Option::<Region>::parse(OsStr::new(text)), Err(FORMS.to_owned()), "{text}");
         }
     }

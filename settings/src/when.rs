@@ -56,7 +56,7 @@ pub enum Trigger {
     /// How long ago the library was loaded: from a moment, to another one if there is one.
     Seconds(Duration, Option<Duration>),
     /// Of kernels whose names match a regular expression, the dispatch with the first of these numbers, from 1, has come, and the one
-    /// behind the last has not.
+    /// behind the last has not. With [`Span::ALL`], it is a dispatch of such a kernel.
     Kernel(String, Span),
     /// Fewer dispatches than this were recorded.
     Count(u64),
@@ -81,6 +81,17 @@ impl Trigger {
 const FORMS: &str = "expected dispatches:N-M, kernel:REGEX@N-M, count:N, seconds:A-B, range:NAME, range:NAME@N-M, profiler, file:PATH or signal, with commas between triggers";
 
 impl Trigger {
+    /// Reads a condition, of which kernels may stand without numbers: this very dispatch is one of them. Wrong numbers, and another
+    /// trigger behind two dots, are no part of a name.
+    pub(crate) fn of_dispatch(text: &[u8]) -> Option<Trigger> {
+        let is_name = |name: &&str| !name.is_empty() && !name.contains('@') && !name.contains("..");
+        let of_kernel = || {
+            let name = str::from_utf8(text.strip_prefix(b"kernel:")?).ok().filter(is_name)?;
+            Some(Trigger::Kernel(name.to_owned(), Span::ALL))
+        };
+        Trigger::read(text).or_else(of_kernel)
+    }
+
     fn read(text: &[u8]) -> Option<Trigger> {
         let colon = text.iter().position(|&byte| byte == b':');
         let (kind, of) = colon.map_or((text, None), |at| (&text[..at], Some(&text[at + 1..])));
@@ -134,6 +145,7 @@ impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trigger::Dispatches(span) => write!(f, "dispatches:{span}"),
+            Trigger::Kernel(regex, Span::ALL) if numbered(regex).is_none() => write!(f, "kernel:{regex}"),
             Trigger::Kernel(regex, numbers) => write!(f, "kernel:{regex}@{numbers}"),
             Trigger::Count(count) => write!(f, "count:{count}"),
             Trigger::Seconds(from, None) => write!(f, "seconds:{}+", from.as_secs_f64()),
@@ -153,6 +165,11 @@ impl fmt::Display for Trigger {
 pub struct When(pub Vec<Trigger>);
 
 impl When {
+    /// Reads triggers, each as `one` does.
+    pub(crate) fn read(text: &[u8], one: fn(&[u8]) -> Option<Trigger>) -> Option<When> {
+        parts(text).iter().map(|part| one(part)).collect::<Option<_>>().map(When)
+    }
+
     /// The text that it is read from.
     pub fn text(&self) -> OsString {
         let text = |trigger: &Trigger| match trigger {
@@ -172,8 +189,7 @@ impl Value for When {
         if text.is_empty() {
             return Ok(When::default());
         }
-        let triggers = parts(text.as_bytes()).iter().map(|part| Trigger::read(part)).collect::<Option<_>>();
-        triggers.map(When).ok_or_else(|| FORMS.to_owned())
+        When::read(text.as_bytes(), Trigger::read).ok_or_else(|| FORMS.to_owned())
     }
 }
 

@@ -42,7 +42,7 @@ use logdur_intercept::ports::{Follow, HoldQueue};
 use logdur_intercept::queue::{Lease, Queue, Ring};
 use logdur_intercept::wake::Sleeper;
 use logdur_settings as settings;
-use logdur_settings::{CaptureScope, Quiesce};
+use logdur_settings::{CaptureScope, OF_SINGLE_DISPATCHES, Quiesce};
 use logdur_system::lock;
 use logdur_system::text::one_line;
 
@@ -291,7 +291,13 @@ impl Capture {
             Ok(file) => file,
             Err(error) => return (None, vec![format!("{name}: {}; nothing is captured", whole(&error))]),
         };
-        let said = vec![format!("capture: {}", file.path().display())];
+        let mut said = vec![format!("capture: {}", file.path().display())];
+        let of_single = OF_SINGLE_DISPATCHES.iter().filter(|name| region.is_some() && std::env::var_os(name).is_some());
+        let region_name = settings::Interceptor::capture_region;
+        said.extend(
+            of_single
+                .map(|name| format!("{name}: expected {region_name} alone, which takes all dispatches; no effect")),
+        );
         let capture = Capture {
             kernels,
             variables,

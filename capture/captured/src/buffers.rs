@@ -35,7 +35,7 @@ pub fn buffers(captured: &CapturedDispatch<'_>, rules: &[Rule]) -> Result<Vec<Bu
         names.extend(stacks.iter().filter(|stacks| stacks.start == piece.start).map(|_| STACKS.to_owned()));
         names.push(format!("{:#x}", piece.start));
         let rule = rules.iter().zip(&mut used).find(|(rule, _)| names.contains(&rule.buffer));
-        let source = of_pointer.iter().find_map(|p| Type::of_pointer(p.type_name.as_deref()?));
+        let source = of_pointer.iter().find_map(|p| Type::of_pointer(p.source_type.as_deref()?));
         let (element_type, tolerance) = match rule {
             Some((rule, used)) => {
                 *used = true;

@@ -47,6 +47,22 @@ pub fn parts(symbol: &str) -> Option<[String; 4]> {
     Some([text(root)?, text(callee)?, text(bare)?, text(own)?])
 }
 
+/// The types of a function's parameters; none for `void`. `None` as of [`demangle`], and for what is no function.
+pub fn parameters(symbol: &str) -> Option<Vec<String>> {
+    let (tree, mut root) = Parser::new(symbol).symbol()?;
+    loop {
+        match tree.nodes.get(root.0)? {
+            Node::DotSuffix(of, _) => root = *of,
+            Node::Encoding { signature, .. } => {
+                let texts: Option<Vec<String>> =
+                    signature.parameters.iter().map(|id| print::print(&tree, *id)).collect();
+                return texts.map(|texts| if texts == ["void"] { Vec::new() } else { texts });
+            }
+            _ => return None,
+        }
+    }
+}
+
 /// A node of the tree, by its place in [`Tree::nodes`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Id(usize);

@@ -1,6 +1,6 @@
 //! Names of compilers, and what llvm-cxxfilt 19 prints of them. `tests/names.rs` asks it itself.
 
-use super::{LONGEST, demangle, parts};
+use super::{LONGEST, demangle, parameters, parts};
 
 /// Bytes of stack that are enough, in builds without optimization too.
 const STACK: usize = 1 << 20;
@@ -31,6 +31,16 @@ fn a_pack_that_is_declared_with_its_type_is_expanded() {
     // llvm-cxxfilt 19 leaves the dots: `integer_sequence<int, 1, 2...>`.
     let name = "void f<int, 1, 2>(std::integer_sequence<int, 1, 2>)";
     assert_eq!(demangle("_Z1fIiTpTnT_JLi1ELi2EEEvSt16integer_sequenceIS0_JXspT0_EEE").as_deref(), Some(name));
+}
+
+#[test]
+fn the_types_of_parameters_are_those_of_the_function_and_of_nothing_else() {
+    let of = |symbol: &str| parameters(symbol).map(|all| all.join("; "));
+    assert_eq!(of("_Z4scanPKfPfi").as_deref(), Some("float const*; float*; int"));
+    assert_eq!(of("_ZN2ns6kernelILi4EfEEvPT0_i").as_deref(), Some("float*; int"));
+    assert_eq!(of("_Z4scanPKfPfi.kd").as_deref(), Some("float const*; float*; int"));
+    assert_eq!(of("_Z5emptyv").as_deref(), Some(""));
+    assert_eq!((of("_ZN2ns4dataE"), of("plain"), of("_ZTV4Node")), (None, None, None));
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
             Exit::Success => {
                 ("expected a mismatch or a fault, found that all passes".to_owned(), Exit::NothingToCompare)
             }
-            other => (format!("expected a mismatch or a fault, found: {}", other.word()), other),
+            other => (format!("expected a mismatch or a fault, found: {}\n{}", other.word(), wanted.whole), other),
         };
         return Err(Failure { exit, text: format!("{}: {text}", file(&options.source.captured.file)) }.into());
     }

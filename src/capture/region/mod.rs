@@ -378,6 +378,10 @@ mod tests {
         assert_eq!(choices("kernel:a@2..kernel:b@1", "aababb"), ".sswww");
         // The first one that ends it is a later one.
         assert_eq!(choices("kernel:a@1..kernel:a@1-9", "baab"), ".ssw");
+        // Without numbers, it is the next one of such a kernel, however many were before.
+        assert_eq!(choices("kernel:a..kernel:b", "bbabab"), "..ssww");
+        assert_eq!(choices("dispatches:2..kernel:b", "bbaaba"), "..sssw");
+        assert_eq!(choices("kernel:a", "babaa"), ".swww");
     }
 
     #[test]

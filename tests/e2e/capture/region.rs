@@ -403,6 +403,25 @@ fn what_is_no_region_is_told_with_the_option_or_the_variable_and_what_was_expect
 }
 
 #[test]
+fn options_of_single_dispatches_are_refused_beside_a_region_and_their_variables_are_told() {
+    let run = Run::hip("stretch");
+    let file = run.file("run.ldcap").display().to_string();
+    let region = ["--capture", &file, "--capture-region", "dispatches:1..dispatches:2"];
+    let refused = run.probed(&[&region[..], &["--capture-scope", "all"]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    let said =
+        "--capture-scope: expected a capture of single dispatches, found --capture-region, which takes all of them";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    let run = Run::hip("stretch");
+    let file = run.file("run.ldcap");
+    let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_REGION", region[3]);
+    let run = run.env("LOGDUR_CAPTURE_KERNELS", "nothing").watched().passed();
+    let notices = run.log().notices;
+    assert!(notices.iter().any(|notice| notice.starts_with("LOGDUR_CAPTURE_KERNELS: expected")), "{notices:?}");
+    assert!(!Reader::open(&file).unwrap().records().regions.is_empty());
+}
+
+#[test]
 fn what_a_region_has_after_a_gpu_fault_is_told_and_the_application_ends_as_without_it() {
     if harness::on_hardware() {
         return;

@@ -79,7 +79,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "logdur-captured",
-        &["amdgpu-code-object", "amdgpu-listing", "hsa-sys", "logdur-capture", "logdur-kernel-cache", "logdur-system"],
+        &[
+            "amdgpu-code-object",
+            "amdgpu-listing",
+            "hsa-sys",
+            "logdur-capture",
+            "logdur-demangle",
+            "logdur-kernel-cache",
+            "logdur-system",
+        ],
     ),
     ("amdgpu-listing", &["amdgpu-code-object", "amdgpu-isa", "logdur-kernel-cache"]),
     ("logdur-observe", &["amdgpu-emu", "amdgpu-listing", "logdur-analysis", "logdur-system"]),

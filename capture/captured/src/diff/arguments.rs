@@ -96,10 +96,17 @@ fn bytes<'c>(captured: &'c CapturedDispatch<'_>, argument: &Declared) -> Option<
     captured.dispatch.kernarg.get(start..start.checked_add(argument.size as usize)?)
 }
 
+/// What a code object says of an argument, and its type in the source.
+type Typed<'c> = (&'c Declared, Option<&'c str>);
+
 /// The arguments that are not the same, explicit ones by their order, then `hidden` ones by their kind.
 pub(super) fn differing(sides: &[Side<'_>; 2], hidden: bool) -> Vec<Argument> {
     let spots = sides.each_ref().map(|side| Spots::of(&side.captured));
-    let explicit = sides.each_ref().map(|side| side.captured.original.kernel.explicit().collect::<Vec<_>>());
+    let explicit = sides.each_ref().map(|side| {
+        let code = &side.captured.original;
+        let types = code.source_types.iter().map(Option::as_deref);
+        code.kernel.explicit().zip(types).collect::<Vec<Typed<'_>>>()
+    });
     let count = explicit.iter().map(Vec::len).max().unwrap_or_default();
     let mut all = Vec::new();
     for at in 0..count {
@@ -108,30 +115,31 @@ pub(super) fn differing(sides: &[Side<'_>; 2], hidden: bool) -> Vec<Argument> {
     }
     if hidden {
         let [of_a, of_b] = sides.each_ref().map(|side| side.captured.original.kernel.hidden().collect::<Vec<_>>());
+        let typed = |hidden| (hidden, None);
         for a in &of_a {
             let b = of_b.iter().find(|b| b.kind == a.kind).copied();
-            all.extend(argument(&spots, [Some(*a), b], || a.kind.name().to_owned()));
+            all.extend(argument(&spots, [Some(*a), b].map(|hidden| hidden.map(typed)), || a.kind.name().to_owned()));
         }
         for b in of_b.iter().filter(|b| of_a.iter().all(|a| a.kind != b.kind)) {
-            all.extend(argument(&spots, [None, Some(*b)], || b.kind.name().to_owned()));
+            all.extend(argument(&spots, [None, Some(typed(*b))], || b.kind.name().to_owned()));
         }
     }
     all
 }
 
 /// An argument, if it is not the same.
-fn argument(spots: &[Spots<'_>; 2], declared: [Option<&Declared>; 2], number: impl Fn() -> String) -> Option<Argument> {
-    let [a, b] = [(&spots[0], declared[0]), (&spots[1], declared[1])].map(|(s, d)| bytes(s.captured, d?));
+fn argument(spots: &[Spots<'_>; 2], declared: [Option<Typed<'_>>; 2], number: impl Fn() -> String) -> Option<Argument> {
+    let [a, b] = [(&spots[0], declared[0]), (&spots[1], declared[1])].map(|(s, d)| bytes(s.captured, d?.0));
     match (a, b) {
         (Some(a), Some(b)) if same(spots, [a, b]) => return None,
         (None, None) => return None,
         _ => {}
     }
     let values = [(&spots[0], declared[0], a), (&spots[1], declared[1], b)];
-    let of = declared[0].or(declared[1])?;
+    let (of, source_type) = declared[0].or(declared[1])?;
     Some(Argument {
         name: of.name.clone().filter(|name| !name.is_empty()).unwrap_or_else(number),
-        type_name: of.type_name.clone(),
+        type_name: source_type.map(str::to_owned),
         values: values.map(|(spots, declared, bytes)| Some(value(spots, declared?, bytes?))),
     })
 }
@@ -149,7 +157,7 @@ fn same(spots: &[Spots<'_>; 2], [a, b]: [&[u8]; 2]) -> bool {
     a.len() == b.len() && a.chunks(ADDRESS).zip(b.chunks(ADDRESS)).all(word)
 }
 
-fn value(spots: &Spots<'_>, declared: &Declared, bytes: &[u8]) -> Value {
+fn value(spots: &Spots<'_>, (declared, source_type): Typed<'_>, bytes: &[u8]) -> Value {
     if declared.kind != ValueKind::ByValue && bytes.len() == ADDRESS {
         let address = number(bytes);
         let spot = spots.spot(address);
@@ -157,7 +165,7 @@ fn value(spots: &Spots<'_>, declared: &Declared, bytes: &[u8]) -> Value {
         let hidden = declared.kind.is_hidden() && points_to == "no captured memory";
         return Value { shown: format!("{address:#x}"), points_to: (!hidden && address != 0).then_some(points_to) };
     }
-    let shown = match Type::of_value(declared.type_name.as_deref(), bytes.len()) {
+    let shown = match Type::of_value(source_type, bytes.len()) {
         Some(element_type) => element_type.show(bytes),
         None => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
     };

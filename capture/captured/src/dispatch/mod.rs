@@ -39,6 +39,8 @@ pub struct Code {
     pub object: CodeObject,
     /// The kernel.
     pub kernel: Kernel,
+    /// The types of its arguments in the source, without hidden ones: of the metadata (OpenCL C), or of its mangled name (C++).
+    pub source_types: Vec<Option<String>>,
     /// What a swap has to know of the kernel.
     pub interface: Interface,
 }
@@ -62,7 +64,8 @@ impl Code {
             });
         };
         let interface = Interface::of(&object, &kernel);
-        Ok(Code { id: Id::of(&bytes), bytes, kernel, interface, object })
+        let source_types = arguments::source_types(&kernel);
+        Ok(Code { id: Id::of(&bytes), bytes, kernel, source_types, interface, object })
     }
 
     /// Checks that a dispatch of the kernel has every argument.

@@ -44,20 +44,39 @@ const NAMES: &[(&str, Type)] = &[
     ("f64", Type::F64),
 ];
 
-/// What pointers of kernels' sources point to, as the metadata of code objects has it, and the type of that.
+/// Numbers of kernels' sources, as the metadata of code objects has them for OpenCL C, and mangled names for C++ (Itanium C++ ABI,
+/// `<builtin-type>`, and HIP's own), and the type of each.
 const SOURCES: &[(&str, Type)] = &[
     ("float", Type::F32),
     ("double", Type::F64),
     ("half", Type::F16),
+    ("_Float16", Type::F16),
+    ("__half", Type::F16),
+    ("__bf16", Type::Bf16),
+    ("std::bfloat16_t", Type::Bf16),
+    ("__hip_bfloat16", Type::Bf16),
+    ("hip_bfloat16", Type::Bf16),
+    ("bool", Type::Unsigned(1)),
     ("char", Type::Int(1)),
+    ("signed char", Type::Int(1)),
+    ("unsigned char", Type::Unsigned(1)),
     ("uchar", Type::Unsigned(1)),
     ("short", Type::Int(2)),
+    ("unsigned short", Type::Unsigned(2)),
     ("ushort", Type::Unsigned(2)),
     ("int", Type::Int(4)),
+    ("unsigned int", Type::Unsigned(4)),
     ("uint", Type::Unsigned(4)),
     ("long", Type::Int(8)),
+    ("unsigned long", Type::Unsigned(8)),
     ("ulong", Type::Unsigned(8)),
+    ("long long", Type::Int(8)),
+    ("unsigned long long", Type::Unsigned(8)),
 ];
+
+/// Words of a type in the source that change nothing of what its bytes mean.
+const QUALIFIERS: &[&str] =
+    &["const", "volatile", "restrict", "__global", "__constant", "__local", "__private", "__generic"];
 
 impl Type {
     /// Bytes of an element.
@@ -70,10 +89,15 @@ impl Type {
         }
     }
 
-    /// Of what a pointer's type in the source points to, like `float*` or `__global uint4*`; `None` for other texts.
+    /// Of what a pointer's type in the source points to, like `float const*` or `__global uint4*`: of vectors, the type of their
+    /// elements. `None` for other texts.
     pub fn of_pointer(source: &str) -> Option<Type> {
-        let pointee = source.trim().strip_suffix('*')?.trim();
-        Type::of_source(pointee.trim_end_matches(|c: char| c.is_ascii_digit()))
+        let pointee = unqualified(source);
+        let pointee = pointee.strip_suffix('*')?.trim_end();
+        let vector = pointee.strip_prefix("HIP_vector_type<").and_then(|rest| rest.split_once(','));
+        let vector = vector.or_else(|| pointee.split_once(" vector["));
+        let element = vector.map_or(pointee, |(element, _)| element);
+        Type::of_source(element.trim_end_matches(|c: char| c.is_ascii_digit())).or_else(|| Type::of_source(element))
     }
 
     /// Of a value of so many bytes and of a type in the source, like `float`; bits where that is not known, and `None` for
@@ -92,8 +116,8 @@ impl Type {
 
     /// Of a type in the source, whatever qualifies it.
     fn of_source(source: &str) -> Option<Type> {
-        let word = source.rsplit(' ').next()?;
-        SOURCES.iter().find(|(name, _)| *name == word).map(|(_, element_type)| *element_type)
+        let source = unqualified(source);
+        SOURCES.iter().find(|(name, _)| *name == source).map(|(_, element_type)| *element_type)
     }
 
     /// The bytes as a number; integers that a double does not hold are the nearest that it does.
@@ -208,6 +232,12 @@ impl Type {
             Type::F64 => format!("{:?}", f64::from_bits(bits(bytes))),
         }
     }
+}
+
+/// A type in the source without its qualifiers.
+fn unqualified(source: &str) -> String {
+    let words = source.split_whitespace().filter(|word| !QUALIFIERS.contains(word));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn bits(bytes: &[u8]) -> u64 {
@@ -422,6 +452,19 @@ mod tests {
         assert_eq!(Type::F32.show(&1.5f32.to_le_bytes()), "1.5");
         assert_eq!(Type::of_pointer("float*"), Some(Type::F32));
         assert_eq!(Type::of_pointer("__global uint4 *"), Some(Type::Unsigned(4)));
-        assert_eq!(Type::of_pointer("struct node*"), None);
+        for (source, element_type) in [
+            ("float const*", Type::F32),
+            ("unsigned int volatile*", Type::Unsigned(4)),
+            ("unsigned long long*", Type::Unsigned(8)),
+            ("HIP_vector_type<double, 2u> const*", Type::F64),
+            ("float vector[4]*", Type::F32),
+            ("_Float16 const*", Type::F16),
+            ("__hip_bfloat16*", Type::Bf16),
+        ] {
+            assert_eq!(Type::of_pointer(source), Some(element_type), "{source}");
+        }
+        for source in ["struct node*", "float**", "float", "void*", "Node4*"] {
+            assert_eq!(Type::of_pointer(source), None, "{source}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use logdur_capture::{FileStorage, PRIVATE};
 use logdur_journal::appended;
 use logdur_journal::lines::Lines;
-use logdur_settings::{Emulator, Format, Interceptor, LogLocation, Trigger};
+use logdur_settings::{Emulator, Format, Interceptor, LogLocation, OF_SINGLE_DISPATCHES, Trigger};
 use logdur_system::path::Target;
 use logdur_system::text::one_line;
 use regex::Regex;
@@ -43,6 +43,11 @@ pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
         {
             bail!("{}: {trigger}: {problem}", option_of(name));
         }
+    }
+    let of_single = || OF_SINGLE_DISPATCHES.into_iter().find(|name| environment.get(name).is_some());
+    if let (Some(_), Some(name)) = (&settings.capture_region, of_single()) {
+        let region = option_of(Interceptor::capture_region);
+        bail!("{}: expected a capture of single dispatches, found {region}, which takes all of them", option_of(name));
     }
     if environment.get(Interceptor::log_location).is_some()
         && let LogLocation::File(path) = &settings.log_location

@@ -367,7 +367,7 @@ fn pointers(
         let (Some(ours), Some(theirs)) = (ours.from(at), theirs.from(there)) else { continue };
         let length = (ours.end - ours.start).min(theirs.end - theirs.start);
         let rule = rules.iter().find(|rule| [&our.name, &our.number].contains(&&rule.buffer));
-        let source = our.declared.type_name.as_deref().and_then(Type::of_pointer);
+        let source = our.source_type.and_then(Type::of_pointer);
         let known = buffers.iter().find(|buffer| (buffer.start..buffer.end).contains(&at));
         let of = rule.map(|rule| rule.element_type).or(source);
         all.push(Pointer {
