@@ -29,7 +29,7 @@ use crate::interceptor::reaper::Reaper;
 use crate::lifetime::{self, Access};
 use crate::queue::{Forward, Queue, Ring};
 use crate::signals;
-use crate::thread::Preempts;
+use crate::thread::{Preempts, sleep_exactly};
 use crate::watch::{self, inplace};
 
 /// How long kernels in flight are waited for when the runtime or the process ends.
@@ -41,8 +41,6 @@ const AHEAD: usize = 8;
 /// How long it looks without a nap for what an application waits for: most kernels take less.
 const LOOK_ALL_THE_TIME: Duration = Duration::from_micros(200);
 const SHORT_NAP: Duration = Duration::from_micros(50);
-/// How exactly the kernel keeps to that; it is 50 µs late otherwise. In nanoseconds.
-const TIMER_SLACK: libc::c_ulong = 1000;
 /// With so many dispatches that applications wait for it does not look without a nap: it tells of more of them at once, and the
 /// GPU is busy for longer than a nap.
 const BACKLOG: u32 = 64;
@@ -112,8 +110,7 @@ impl Interceptor {
 /// Completes dispatches for as long as the process lives: the body of the thread.
 fn run(interceptor: &'static Interceptor) {
     let reaper = &interceptor.reaper;
-    // SAFETY: the call takes two numbers and concerns this thread alone.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK) };
+    sleep_exactly();
     let start = Instant::now();
     let (mut nap, mut busy, mut has_fence, mut moved) = (SHORTEST_NAP, start, false, start);
     let (mut preempts, mut was_waited_for) = (Preempts::of_this_thread(), None);

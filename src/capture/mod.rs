@@ -40,6 +40,7 @@ use logdur_intercept::Interceptor;
 use logdur_intercept::lifetime::Access;
 use logdur_intercept::ports::{Follow, HoldQueue};
 use logdur_intercept::queue::{Lease, Queue, Ring};
+use logdur_intercept::thread::sleep_exactly;
 use logdur_intercept::wake::Sleeper;
 use logdur_settings as settings;
 use logdur_settings::{CaptureScope, OF_SINGLE_DISPATCHES, Quiesce};
@@ -343,6 +344,7 @@ impl Capture {
     }
 
     fn run(&self, interceptor: &'static Interceptor) {
+        sleep_exactly();
         let mut reading: Option<take::Reading<'_>> = None;
         loop {
             let has_work = || !lock(&self.inbox).is_empty() || self.region.as_ref().is_some_and(Region::is_due);

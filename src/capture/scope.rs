@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use hsa::Executable;
-use logdur_capture::SnapshotId;
+use logdur_capture::{SnapshotId, WORD, words, words_in};
 use logdur_intercept::Interceptor;
 use logdur_settings::CaptureScope;
 use logdur_system::lock;
@@ -20,9 +20,6 @@ use super::hold::{PATIENCE, TooMuch};
 use super::memory::{Allocation, Kind};
 use super::take::{Reading, Untaken};
 use super::untouched::{self, Links, Moment};
-
-/// Bytes of an address.
-const WORD: usize = 8;
 
 /// Which memory a snapshot includes, and the deadline for reading it.
 pub(super) struct Wanted<'a> {
@@ -78,13 +75,13 @@ impl Gathered<'_, '_> {
     /// Follows each word in a piece of memory that looks like an address, at any byte: structs may be packed.
     fn follow(&mut self, range: &Allocation, at: u64, piece: &[u8]) {
         let Some(follow) = &mut self.follow else { return };
-        let (first, end) = follow.span;
+        let span = follow.span;
         let (mut across, behind) = std::mem::take(&mut follow.last);
         if behind != at {
             across.clear();
         }
         across.extend(piece.iter().take(WORD - 1));
-        let mut addresses = words(&across).chain(words(piece)).filter(|word| (first..=end).contains(word)).peekable();
+        let mut addresses = words_in(&across, span).chain(words_in(piece, span)).peekable();
         let links = follow.links.of.entry(range.serial).or_default();
         if addresses.peek().is_none() {
             return;
@@ -257,11 +254,6 @@ impl Capture {
             CaptureScope::All => with_signals(all, found, own),
         }
     }
-}
-
-/// Every word of some bytes, at any of them.
-pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.array_windows::<WORD>().map(|word| u64::from_le_bytes(*word))
 }
 
 /// All memory, the signals that arguments point to, and the replacement's own data.

@@ -1,6 +1,6 @@
 // What a captured dispatch costs: a process that holds MIB mebibytes of the GPU's memory, of which a kernel changes one: of the same
-// allocation, or of one of its own if a third argument is given. Prints milliseconds of each of COUNT launches with its end, without
-// the first one, and the process's largest resident memory in MiB.
+// allocation, or of one of its own if a third argument is given. Prints milliseconds of the first launch with its end, of each of COUNT
+// others, and the process's largest resident memory in MiB.
 // Arguments: MIB COUNT [apart].
 #include <chrono>
 #include <cstdint>
@@ -33,14 +33,19 @@ int main(int argc, char** argv) {
     }
     char* changed = memory;
     if (argc > 3) CHECK(hipMalloc(&changed, PIECE));
+    using Milliseconds = std::chrono::duration<double, std::milli>;
     auto start = std::chrono::steady_clock::now();
+    Milliseconds first(0);
     for (int i = 0; i <= count; ++i) {
         change<<<PIECE / 4 / 256, 256>>>(reinterpret_cast<uint32_t*>(changed), i);
         CHECK(hipDeviceSynchronize());
         // All memory is new to the first capture.
-        if (i == 0) start = std::chrono::steady_clock::now();
+        if (i == 0) {
+            first = std::chrono::steady_clock::now() - start;
+            start = std::chrono::steady_clock::now();
+        }
     }
-    const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
-    std::printf("%.3f %.1f\n", spent.count() / count, peak() / 1024.0);
+    const Milliseconds spent = std::chrono::steady_clock::now() - start;
+    std::printf("%.3f %.3f %.1f\n", first.count(), spent.count() / count, peak() / 1024.0);
     return 0;
 }

@@ -116,7 +116,7 @@ fn line(what: &str, rates: &[f64]) {
 }
 
 /// What the others are compared with.
-fn rates(noise: &[u8]) -> Result<()> {
+fn rates(noise: &[u8], folder: &Path) -> Result<()> {
     let copy = || {
         let (mut read, mut to) = (made(noise, (0, 0)), vec![0; 1 << 20]);
         (0..GIB).step_by(1 << 20).try_for_each(|at| Ok(read(at, std::hint::black_box(&mut to))?))
@@ -129,7 +129,13 @@ fn rates(noise: &[u8]) -> Result<()> {
         Ok(())
     };
     line("hashed by one thread, not copied", &[rate(GIB, hash)?]);
-    Ok(())
+    let path = folder.join(format!("logdur-rates.{}", std::process::id()));
+    let plain = rate(GIB, || {
+        let mut file = FileStorage::create(&path)?;
+        (0..GIB >> 20).try_for_each(|_| Ok(file.append(noise)?))
+    })?;
+    line("nothing but writing as much to a file", &[plain]);
+    Ok(std::fs::remove_file(&path)?)
 }
 
 fn speeds(folder: &Path) -> Result<()> {
@@ -142,7 +148,7 @@ fn speeds(folder: &Path) -> Result<()> {
     };
     let heads: String = threads.iter().map(|n| format!(" {:>10}", format!("+{n} threads"))).collect();
     println!("{:<44}{heads}", "GB/s of 1 GiB");
-    rates(&noise)?;
+    rates(&noise, folder)?;
     let new = |content: &[u8], options: &Options| -> Result<()> {
         let mut writer = Writer::new(Nowhere, options)?;
         captured(&mut writer, None, GIB, made(content, (0, 0))).map(|_| ())
@@ -157,11 +163,6 @@ fn speeds(folder: &Path) -> Result<()> {
         })
     };
     line("new, noise, written to a file", &each(&mut |options| to_file(options))?);
-    let plain = rate(GIB, || {
-        let mut file = FileStorage::create(&path)?;
-        (0..GIB >> 20).try_for_each(|_| Ok(file.append(&noise)?))
-    })?;
-    line("nothing but writing as much to a file", &[plain]);
     let store = folder.join("speed.store");
     let to_store = |options: &Options| -> Result<f64> {
         let shared = Arc::new(Store::create(&store, 0o600)?);
@@ -268,7 +269,7 @@ fn main() -> Result<()> {
     let folder = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     if std::env::args().nth(2).is_some_and(|what| what == "rates") {
         println!("{:<44} {:>10}", "GB/s of 1 GiB", "");
-        return rates(&noise());
+        return rates(&noise(), &folder);
     }
     // First, since the peak of memory is the process's.
     large(&folder)?;

@@ -48,21 +48,6 @@ pub(crate) enum Content {
     Bytes(Id),
 }
 
-impl Content {
-    /// Of a chunk at an address.
-    pub(crate) fn of(chunk: &[u8], address: u64) -> Content {
-        fill(chunk, address).map_or_else(|| Content::Bytes(Id::of(chunk)), Content::Fill)
-    }
-
-    /// What the writer remembers of it.
-    pub(crate) fn key(&self) -> Key {
-        match self {
-            Content::Fill(pattern) => Key::of_fill(*pattern),
-            Content::Bytes(id) => Key::of_id(id),
-        }
-    }
-}
-
 /// Cuts memory from an address on into chunks, each with its address.
 pub(crate) fn cut(mut bytes: &[u8], mut address: u64) -> impl Iterator<Item = (u64, &[u8])> {
     std::iter::from_fn(move || {
@@ -78,14 +63,19 @@ pub(crate) fn cut(mut bytes: &[u8], mut address: u64) -> impl Iterator<Item = (u
     })
 }
 
-/// What the writer remembers of a chunk instead of its bytes: half of its id, or its pattern. One bit says which, so
-/// that the two are never equal; that two contents have the same 127 bits does not happen.
+/// What the writer remembers of a chunk instead of its bytes: half of a hash, or its pattern. One bit says which, so that the two are never
+/// equal. Contents in the file have half of their id, which no two contents share; memory has its fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) [u8; 16]);
 
 impl Key {
     pub(crate) fn of_id(id: &Id) -> Key {
-        let [low @ .., last] = crate::header::array::<16>(&id.0, 0);
+        Key::of_hash(&id.0)
+    }
+
+    /// Half of a hash.
+    pub(crate) fn of_hash(hash: &[u8; 32]) -> Key {
+        let [low @ .., last] = crate::header::array::<16>(hash, 0);
         let mut key = [0; 16];
         key[..15].copy_from_slice(&low);
         key[15] = last & 0xfe;

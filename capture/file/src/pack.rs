@@ -80,6 +80,10 @@ impl Builder {
 
     /// Adds a chunk; its number in the pack.
     pub(crate) fn push(&mut self, bytes: &[u8], id: &Id) -> u32 {
+        if self.is_empty() {
+            // At once: a buffer that grows is copied.
+            self.body.reserve(TARGET + TARGET / CHUNK as usize * ROW + size_of::<u32>());
+        }
         self.body.extend_from_slice(bytes);
         self.table.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         self.table.extend_from_slice(&id.0);

@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::chunk::{self, Content};
+use crate::chunk::{self, Content, Key};
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
+use crate::fingerprint::{Fingerprints, Seen};
+use crate::id::Id;
 use crate::records::{Snapshot, SnapshotId};
 use crate::state::{self, State};
 use crate::storage::Storage;
@@ -46,18 +49,22 @@ pub struct SnapshotWriter<'w, S: Storage> {
 struct Step {
     address: u64,
     bytes: Vec<u8>,
+    /// What the parent has there, by chunks.
+    expected: Vec<Option<Key>>,
+    prints: Arc<Fingerprints>,
 }
 
 /// A step, and its chunks.
 #[derive(Debug)]
 struct Hashed {
     step: Step,
-    contents: Vec<Content>,
+    seen: Vec<Seen>,
 }
 
 fn hash(step: Step) -> Hashed {
-    let contents = chunk::cut(&step.bytes, step.address).map(|(at, chunk)| Content::of(chunk, at)).collect();
-    Hashed { step, contents }
+    let chunks = chunk::cut(&step.bytes, step.address).zip(&step.expected);
+    let seen = chunks.map(|((at, chunk), expected)| Seen::of(&step.prints, chunk, at, *expected)).collect();
+    Hashed { step, seen }
 }
 
 impl<S: Storage> Writer<S> {
@@ -119,15 +126,19 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
             while at < end && outcome.is_ok() && steps.len() < ahead {
                 // Whole chunks, but for the first and the last.
                 let stop = (at | (STEP - 1)).saturating_add(1).min(end);
-                let mut bytes = self.writer.staging.pop().unwrap_or_default();
-                bytes.resize((stop - at) as usize, 0);
+                let length = (stop - at) as usize;
+                // Memory that is new from the system has its zeros already.
+                let mut bytes = self.writer.staging.pop().unwrap_or_else(|| vec![0; length]);
+                bytes.resize(length, 0);
                 if let Err(source) = read(at - address, &mut bytes) {
                     self.incomplete |= source.kind() != io::ErrorKind::NotFound;
                     outcome = Err(CaptureError::Memory { address: at, length: end - at, source });
                     self.writer.staging.push(bytes);
                     break;
                 }
-                let step = Step { address: at, bytes };
+                let expected =
+                    chunk::cut(&bytes, at).map(|(at, chunk)| visit.expected(at, chunk.len() as u64)).collect();
+                let step = Step { address: at, bytes, expected, prints: Arc::clone(&self.writer.prints) };
                 steps.push_back(if ahead > 1 { self.writer.tasks.share(hash, step) } else { Tasks::keep(hash, step) });
                 at = stop;
             }
@@ -151,7 +162,11 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
     pub fn bytes(&mut self, address: u64, bytes: &[u8]) -> Result<(), CaptureError> {
         let end = self.free(address, bytes.len() as u64)?;
         let mut visit = self.begin(address, end);
-        let chunks = chunk::cut(bytes, address).map(|(at, chunk)| (at, chunk, Content::of(chunk, at)));
+        let prints = Arc::clone(&self.writer.prints);
+        let expected: Vec<_> =
+            chunk::cut(bytes, address).map(|(at, chunk)| visit.expected(at, chunk.len() as u64)).collect();
+        let chunks = chunk::cut(bytes, address).zip(expected);
+        let chunks = chunks.map(|((at, chunk), expected)| (at, chunk, Seen::of(&prints, chunk, at, expected)));
         let outcome = self.chunks(&mut visit, chunks);
         self.forgets |= !self.old.end(visit, &mut self.new);
         outcome
@@ -220,30 +235,30 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
 
     /// Captures the next step of a range.
     fn hashed(&mut self, visit: &mut state::Visit, hashed: Hashed) -> Result<(), CaptureError> {
-        let Hashed { step: Step { address, bytes }, contents } = hashed;
-        let chunks = chunk::cut(&bytes, address).zip(contents).map(|((at, chunk), content)| (at, chunk, content));
+        let Hashed { step: Step { address, bytes, .. }, seen } = hashed;
+        let chunks = chunk::cut(&bytes, address).zip(seen).map(|((at, chunk), seen)| (at, chunk, seen));
         let outcome = self.chunks(visit, chunks);
         self.writer.staging.push(bytes);
         outcome
     }
 
-    /// Captures the next chunks of a range: addresses, bytes, and contents.
+    /// Captures the next chunks of a range: addresses, bytes, and what was seen of them.
     fn chunks<'b>(
         &mut self,
         visit: &mut state::Visit,
-        chunks: impl Iterator<Item = (u64, &'b [u8], Content)>,
+        chunks: impl Iterator<Item = (u64, &'b [u8], Seen)>,
     ) -> Result<(), CaptureError> {
-        for (address, chunk, content) in chunks {
-            let (length, key) = (chunk.len() as u64, content.key());
+        for (address, chunk, Seen { key, content }) in chunks {
+            let length = chunk.len() as u64;
             self.bytes += length;
             if visit.step(length, key) {
                 self.unchanged += length;
                 continue;
             }
-            let what = match content {
+            let what = match content.unwrap_or_else(|| Content::Bytes(Id::of(chunk))) {
                 Content::Fill(pattern) => What::Fill(pattern),
                 Content::Bytes(id) => {
-                    let spot = self.writer.place(chunk, &id, key)?;
+                    let spot = self.writer.place(chunk, &id, Key::of_id(&id))?;
                     What::Chunks { pack: spot.pack, first: spot.chunk, start: address }
                 }
             };

@@ -133,6 +133,12 @@ impl State {
 }
 
 impl Visit {
+    /// The key of a chunk that is as long as that of the parent at an address from here on, if it is remembered.
+    pub(crate) fn expected(&self, address: u64, length: u64) -> Option<Key> {
+        let is_as_long = chunk::boundary(address).min(self.old_end) == address + length;
+        self.keys.get(chunk::count(self.start, address)).copied().filter(|_| is_as_long)
+    }
+
     /// Goes on by a chunk of some bytes: true when it is as it was.
     pub(crate) fn step(&mut self, length: u64, key: Key) -> bool {
         let end = self.at + length;

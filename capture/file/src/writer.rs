@@ -17,6 +17,7 @@ use crate::chunk::Key;
 use crate::compress::Compress;
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
+use crate::fingerprint::Fingerprints;
 use crate::frame::{Codec, HEAD, Head, MAX_BODY, Seal, flag, kind};
 use crate::header::{HEADER_BYTES, Header, SHARES};
 use crate::id::{Id, random};
@@ -95,6 +96,8 @@ pub struct Writer<S: Storage = FileStorage> {
     /// The offsets of written packs; the first one has the number 1.
     offsets: Vec<u64>,
     known: Known,
+    /// What memory is compared by with the newest snapshot.
+    pub(crate) prints: Arc<Fingerprints>,
     index: index::Builder,
     /// Room for a head, then the body of a frame.
     frame: Vec<u8>,
@@ -229,6 +232,7 @@ impl<S: Storage> Writer<S> {
             packs: VecDeque::new(),
             offsets: Vec::new(),
             known: Known::new(options.memory / 3),
+            prints: Arc::new(Fingerprints::new()),
             index: index::Builder::new(entries),
             frame: Vec::new(),
             staging: Vec::new(),

@@ -97,15 +97,20 @@ struct Limits {
     /// The largest size of the file in bytes.
     bytes: u64,
     deadline: Instant,
+    /// Bytes of memory that may be read before it is looked again whether there is room for the capture itself.
+    until_room: u64,
 }
 
 impl Limits {
-    fn over(&self, snapshot: &SnapshotWriter<'_, GuardedStorage>) -> Option<Over> {
+    /// The limit that is reached before so many bytes are read.
+    fn over(&mut self, snapshot: &SnapshotWriter<'_, GuardedStorage>, bytes: u64) -> Option<Over> {
+        let looks = self.until_room < bytes;
+        self.until_room = if looks { BETWEEN_LIMITS } else { self.until_room - bytes };
         if snapshot.file_bytes() >= self.bytes {
             Some(Over::Bytes)
         } else if Instant::now() >= self.deadline {
             Some(Over::Time)
-        } else if !has_room() {
+        } else if looks && !has_room() {
             Some(Over::TooMuch(TooMuch::Room))
         } else {
             None
@@ -149,7 +154,7 @@ impl File {
         deadline: Instant,
     ) -> Result<Read, Failed> {
         self.begin(interceptor)?;
-        let limits = Limits { bytes: self.limit, deadline };
+        let mut limits = Limits { bytes: self.limit, deadline, until_room: 0 };
         let writer = self.writer.as_mut().ok_or(CaptureError::Stopped)?;
         let mut snapshot = writer.snapshot(parent);
         let (mut missing, mut bytes) = (Missing::default(), 0);
@@ -174,7 +179,7 @@ impl File {
                 continue;
             }
             bytes += range.size;
-            if let Some(over) = write_range(&mut snapshot, source, &range, &limits, &mut missing)? {
+            if let Some(over) = write_range(&mut snapshot, source, &range, &mut limits, &mut missing)? {
                 break Some(over);
             }
         };
@@ -198,18 +203,18 @@ fn write_range(
     snapshot: &mut SnapshotWriter<'_, GuardedStorage>,
     source: &mut dyn Source,
     range: &Allocation,
-    limits: &Limits,
+    limits: &mut Limits,
     missing: &mut Missing,
 ) -> Result<Option<Over>, Failed> {
     let mut at = range.base;
     // A page below this address could not be read: memory up to it is read page by page.
     let mut in_pages_to = range.base;
     while at < range.end() {
-        if let Some(over) = limits.over(snapshot) {
-            return Ok(Some(over));
-        }
         let unit = if at < in_pages_to { PAGE } else { BETWEEN_LIMITS };
         let stop = (at | (unit - 1)).saturating_add(1).min(range.end());
+        if let Some(over) = limits.over(snapshot, stop - at) {
+            return Ok(Some(over));
+        }
         let (from, mut piece) = (at, 0);
         let written = snapshot.range(from, stop - from, &mut |offset, to| {
             piece = to.len() as u64;

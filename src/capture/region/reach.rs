@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Instant;
 
-use logdur_capture::{Changed, Id, IdOfPieces};
+use logdur_capture::{Changed, Id, IdOfPieces, words, words_in};
 use logdur_journal::pages;
 use logdur_system::lock;
 
@@ -19,7 +19,6 @@ use crate::capture::file::{Failed, Source, Write};
 use crate::capture::hold::TooMuch;
 use crate::capture::memory::{Allocation, Kind, Memory};
 use crate::capture::read::Reader;
-use crate::capture::scope::words;
 use crate::capture::take::Reading;
 
 /// How much of the host's memory is kept to be compared. Of what is more, a hash is kept of each chunk.
@@ -131,9 +130,9 @@ fn is_shared_with_host(allocation: &Allocation) -> bool {
 }
 
 /// The memory that words of some bytes lead to, at any byte.
-fn led_to(capture: &Capture, (first, end): (u64, u64), bytes: &[u8]) -> Vec<Allocation> {
+fn led_to(capture: &Capture, span: (u64, u64), bytes: &[u8]) -> Vec<Allocation> {
     let mut found: Vec<Allocation> = Vec::new();
-    let mut addresses = words(bytes).filter(|word| (first..=end).contains(word)).peekable();
+    let mut addresses = words_in(bytes, span).peekable();
     if addresses.peek().is_none() {
         return found;
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use std::{mem, ptr};
 
 use hsa_sys::abi::aql::{Packet, vendor};
-use logdur_capture::{Severity, SnapshotId, StepKind};
+use logdur_capture::{Severity, SnapshotId, StepKind, words};
 use logdur_intercept::Interceptor;
 use logdur_intercept::queue::Queue;
 use logdur_intercept::reaper;
@@ -20,7 +20,6 @@ use crate::capture::file::{Over, Read};
 use crate::capture::hold::Patience;
 use crate::capture::host_access::HostMappings;
 use crate::capture::memory::{Allocation, Kind};
-use crate::capture::scope::words;
 use crate::capture::stall::Stalled;
 use crate::capture::take::{Reading, Untaken};
 use crate::capture::{Capture, Target};

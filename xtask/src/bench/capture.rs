@@ -14,11 +14,14 @@ const REPEATS: usize = 5;
 const MIB: u32 = 2048;
 const DISPATCHES: u32 = 8;
 
-/// The capture. In memory, as the log: a disk that is still busy with the last one would be measured.
-fn file() -> PathBuf {
+/// Where the capture is. In memory, as the log: a disk that is still busy with the last one would be measured.
+fn folder() -> PathBuf {
     let memory = Path::new("/dev/shm");
-    let folder = if memory.is_dir() { memory.to_owned() } else { shell::cache() };
-    folder.join(format!("logdur-bench.{}.ldcap", std::process::id()))
+    if memory.is_dir() { memory.to_owned() } else { shell::cache() }
+}
+
+fn file() -> PathBuf {
+    folder().join(format!("logdur-bench.{}.ldcap", std::process::id()))
 }
 
 fn captured(command: &mut Command, scope: &str) {
@@ -43,12 +46,12 @@ const VARIANTS: [Variant; 4] = [
 
 /// What a captured dispatch costs a process.
 pub(super) fn process() -> Result<()> {
-    measure(&["rates"])?;
+    measure(&folder(), &["rates"])?;
     let rocm = setup::rocm()?;
     dist::for_this_machine()?;
     let program = demo::compile(&rocm, &shell::root().join("tests/programs/captured_costs.hip"))?;
     let title = format!("a process with {MIB} MiB, of which each of {DISPATCHES} kernels changes 1 MiB");
-    table(&title, ["ms a dispatch", "largest MiB"], &VARIANTS, REPEATS, |variant| {
+    table(&title, ["ms the first", "ms a dispatch", "largest MiB"], &VARIANTS, REPEATS, |variant| {
         let mut command = Command::new(&program);
         (variant.command)(command.args([MIB.to_string(), DISPATCHES.to_string()]));
         let numbers = parsed(&shell::output(&mut command)?);
@@ -59,13 +62,12 @@ pub(super) fn process() -> Result<()> {
 
 /// What writing and opening files costs.
 pub(super) fn format() -> Result<()> {
-    measure(&[])
+    measure(&shell::cache(), &[])
 }
 
-/// The figures of `capture/file/examples/capture_rates.rs`.
-fn measure(arguments: &[&str]) -> Result<()> {
-    let folder = shell::cache();
-    std::fs::create_dir_all(&folder)?;
+/// The figures of `capture/file/examples/capture_rates.rs`, with files in a folder.
+fn measure(folder: &Path, arguments: &[&str]) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
     let mut command = Command::new(shell::cargo());
     command.args(["run", "--quiet", "--release", "-p", "logdur-capture", "--example", "capture_rates", "--"]);
     shell::run(command.arg(folder).args(arguments).current_dir(shell::root()))
