@@ -35,6 +35,7 @@ pub mod interceptor;
 pub mod kernarg_ring;
 pub mod library;
 pub mod lifetime;
+pub mod packing;
 mod pending;
 pub mod progress;
 pub mod queue;

@@ -21,8 +21,9 @@ use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use logdur_intercept::Interceptor;
-use logdur_intercept::blocks::RecordRef;
+use logdur_intercept::blocks::{Cursor, RecordRef};
 use logdur_intercept::lifetime::{self, Access};
+use logdur_intercept::packing::AHEAD;
 use logdur_intercept::ports::{Follow, Report};
 use logdur_intercept::queue::Queue;
 use logdur_intercept::thread::wake_without_preempting;
@@ -58,8 +59,6 @@ const BATCH: usize = 256 << 10;
 /// The same for chunks of records: about as many rows as the cache of a processor has room for with their records, which are marked
 /// afterwards.
 const BATCH_OF_CHUNKS: usize = 64 << 10;
-/// How many records ahead a cache line is prefetched: the publisher and the reaper leave it in other caches.
-const AHEAD: usize = 16;
 /// Time between two checks for rows. A complete dispatch is in its record at once, and in the log after this time. A burst of
 /// dispatches is over before the thread uses a processor for its rows.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -415,11 +414,14 @@ impl Log {
                         old = old.filter(|_| !calibrate(interceptor, queue, agent, record));
                         clocks.agent = line();
                     }
-                    self.write_row(writer, queue, &clocks, record);
+                    let goes_on = self.write_row(writer, queue, &clocks, record);
+                    at.advance();
+                    if goes_on && old.is_none() {
+                        self.pack_more(writer, queue, record, &mut at);
+                    }
                 }
-                State::InFlight | State::Logged => {}
+                State::InFlight | State::Logged => at.advance(),
             }
-            at.advance();
             if writer.buffer.len() >= batch {
                 // On to the next block first: once the one behind is emptied, it does not say any more which one follows.
                 let goes_on = at.record().is_some();
@@ -434,24 +436,30 @@ impl Log {
         Flushed::All
     }
 
-    fn write_row(&self, writer: &mut Writer, queue: &Queue, clocks: &Clocks, record: RecordRef) {
+    /// Adds rows like that of a record for those behind it.
+    fn pack_more(&self, writer: &mut Writer, queue: &Queue, record: RecordRef, at: &mut Cursor) {
+        let number = record.record().kernel();
+        let kernel = writer.kernel(self.kernels, number);
+        let rows = writer.pack_more(at, number) as u64;
+        writer.ran.count(number, kernel, rows);
+        // What it wants of the record, it wants of these.
+        writer.ran.filtered.wants(&self.filter, kernel, queue.agent, rows);
+    }
+
+    /// Writes the row of a record. True if rows of its kernel are copied into the chunk as they are: nothing else is made of them.
+    fn write_row(&self, writer: &mut Writer, queue: &Queue, clocks: &Clocks, record: RecordRef) -> bool {
         if record.flags() & flag::NO_DISPATCH != 0 {
             record.set_state(State::Logged);
-            return;
+            return false;
         }
         let r = record.record();
         let shape = r.shape();
         let kernel = writer.kernel(self.kernels, shape.kernel);
         let operation = kernel.map_or(Operation::Dispatch, |k| k.kernel.operation);
-        // Copies have rows, too.
-        let dispatches = u64::from(operation == Operation::Dispatch);
-        writer.ran.dispatches += dispatches;
-        if kernel.is_some_and(|k| !k.kernel.replaced.is_empty()) {
-            *writer.ran.swapped.entry(shape.kernel).or_default() += 1;
-        }
-        if !writer.ran.filtered.wants(&self.filter, kernel, queue.agent) {
+        writer.ran.count(shape.kernel, kernel, 1);
+        if !writer.ran.filtered.wants(&self.filter, kernel, queue.agent, 1) {
             record.set_fate(Fate::Filtered);
-            return;
+            return false;
         }
         ::log::trace!(
             "dispatch {} ran from tick {} to {}",
@@ -492,7 +500,8 @@ impl Log {
                 late: None,
             };
             writer.pack(record, &source, kernel, measured);
-            return;
+            let is_traced = ::log::log_enabled!(::log::Level::Trace);
+            return operation == Operation::Dispatch && clocks.agent.is_some() && !is_converted && !is_traced;
         }
         let [kernel_name, symbol] = name();
         let row = Row {
@@ -512,6 +521,7 @@ impl Log {
             writer.formatted.write(&mut writer.buffer, &row);
         }
         writer.ends_row(record, measured);
+        false
     }
 
     /// Logs whether swaps and the filter of rows had an effect.

@@ -22,19 +22,19 @@ pub(super) struct Filtered {
 }
 
 impl Filtered {
-    /// True if a record gets a row.
-    pub(super) fn wants(&mut self, filter: &Filter, kernel: Option<&KnownKernel>, agent: usize) -> bool {
+    /// True if so many records of a kernel get rows.
+    pub(super) fn wants(&mut self, filter: &Filter, kernel: Option<&KnownKernel>, agent: usize, records: u64) -> bool {
         if kernel.is_some_and(|kernel| kernel.kernel.operation != Operation::Dispatch) {
             return true;
         }
         let choice = kernel.map_or_else(|| filter.choice(None), |kernel| kernel.choice(filter));
-        self.included += u64::from(choice.included);
-        self.excluded += u64::from(choice.excluded);
+        self.included += records * u64::from(choice.included);
+        self.excluded += records * u64::from(choice.excluded);
         if filter.limits_agents() {
             self.agents.insert(agent);
         }
         let wants = choice.has_rows() && filter.wants_agent(agent);
-        self.dispatches += u64::from(!wants);
+        self.dispatches += records * u64::from(!wants);
         wants
     }
 

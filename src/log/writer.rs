@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use logdur_intercept::blocks::{Blocks, RecordRef};
+use logdur_intercept::blocks::{Blocks, Cursor, RecordRef};
+use logdur_intercept::packing::Run;
 use logdur_journal::compare::{Comparisons, Subject};
 use logdur_journal::lines::{Format, Lines};
 use logdur_journal::packed::{Packer, Room, Source};
 use logdur_journal::rows::Rows;
-use logdur_journal::{Fate, Naming, Process, Records};
+use logdur_journal::{Fate, Naming, Operation, Process, Records};
 use logdur_settings as settings;
 
 use super::Line;
@@ -31,7 +32,7 @@ pub(super) struct Writer {
     /// Present if rows are not formatted, but chunks of records.
     packer: Option<Packer>,
     pub(super) buffer: Vec<u8>,
-    rows: Vec<PendingRow>,
+    rows: Vec<Pending>,
     records: &'static Records,
     last_kernel: Option<(u32, &'static KnownKernel)>,
     /// Kernels and what replaces them.
@@ -63,8 +64,21 @@ pub(super) struct Ran {
     pub(super) swapped: BTreeMap<u32, u64>,
 }
 
-struct PendingRow {
-    record: RecordRef,
+impl Ran {
+    /// So many records of a kernel, or of copies or markers.
+    pub(super) fn count(&mut self, number: u32, kernel: Option<&KnownKernel>, records: u64) {
+        let operation = kernel.map_or(Operation::Dispatch, |known| known.kernel.operation);
+        // Copies have rows, too.
+        self.dispatches += records * u64::from(operation == Operation::Dispatch);
+        if kernel.is_some_and(|known| !known.kernel.replaced.is_empty()) {
+            *self.swapped.entry(number).or_default() += records;
+        }
+    }
+}
+
+/// A row, or several of one chunk, in the buffer.
+struct Pending {
+    run: Run,
     /// Where its line ends in the buffer, or its chunk; [`OPEN`] while that is not closed.
     end: usize,
     measured: Option<Box<Measured>>,
@@ -161,6 +175,20 @@ impl Writer {
         }
     }
 
+    /// Adds the rows of the records from a place on that have the kernel of the last row and nothing of their own to be looked at; how many
+    /// they are. Its record is the one before.
+    pub(super) fn pack_more(&mut self, at: &mut Cursor, kernel: u32) -> usize {
+        let (Some(packer), Some(last)) = (&mut self.packer, self.rows.last_mut()) else { return 0 };
+        if last.end != OPEN {
+            return 0;
+        }
+        let (rows, room) = last.run.pack_more(at, kernel, packer, &mut self.buffer);
+        if room == Room::Last {
+            self.close_chunk();
+        }
+        rows
+    }
+
     /// Closes the chunk that is open.
     fn close_chunk(&mut self) {
         let Some(packer) = &mut self.packer else { return };
@@ -183,7 +211,7 @@ impl Writer {
         }
         // Now, while the record is in the cache; the log gets the row later, or never.
         record.set_fate(Fate::Writing);
-        self.rows.push(PendingRow { record, end, measured });
+        self.rows.push(Pending { run: Run::of(record), end, measured });
     }
 
     /// The kernel with a number. Neighbouring rows mostly have the same one, and a number stands for one kernel for ever.
@@ -285,9 +313,9 @@ impl Writer {
     /// So many bytes of the buffer are in the log.
     fn advance(&mut self, bytes: usize) {
         let written = self.rows.iter().take_while(|row| row.end <= bytes).count();
-        self.written += written as u64;
         for row in self.rows.drain(..written) {
-            row.record.set_fate(Fate::Written);
+            self.written += row.run.rows as u64;
+            row.run.set_fate(Fate::Written);
             if let Some(measured) = row.measured {
                 let Measured { subject, replaced, nanoseconds } = *measured;
                 self.comparisons.add(subject, &replaced, nanoseconds);
@@ -329,12 +357,13 @@ impl Writer {
 
     /// Counts the rows that are left as unwritten.
     fn give_up(&mut self) {
-        self.dropped += self.rows.len() as u64;
+        let rows = self.rows.iter().map(|row| row.run.rows as u64).sum();
+        self.dropped += rows;
         if let Some(packer) = &mut self.packer {
-            packer.forget(self.rows.len() as u64);
+            packer.forget(rows);
         }
         for row in self.rows.drain(..) {
-            row.record.set_fate(Fate::Unwritten);
+            row.run.set_fate(Fate::Unwritten);
         }
         self.torn = self.in_line;
         self.buffer.clear();

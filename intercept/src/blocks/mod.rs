@@ -430,6 +430,7 @@ impl RecordRef {
 
     /// Says how far the row of a dispatch that is done has come, and moves it to [`State::Logged`] unless it is still to
     /// be written.
+    #[inline]
     pub fn set_fate(self, fate: Fate) {
         self.record().set_fate(fate);
         if !matches!(fate, Fate::Pending | Fate::Writing) {
@@ -474,6 +475,7 @@ impl Cursor {
     }
 
     /// The record here; `None` at the end of the last block.
+    #[inline]
     pub fn record(&mut self) -> Option<RecordRef> {
         if self.slot == BLOCK_RECORDS {
             *self = Cursor::start(self.block.next()?);
@@ -482,8 +484,15 @@ impl Cursor {
     }
 
     /// Moves on by one record.
+    #[inline]
     pub fn advance(&mut self) {
         self.slot += 1;
+    }
+}
+
+impl From<RecordRef> for Cursor {
+    fn from(RecordRef { block, slot }: RecordRef) -> Cursor {
+        Cursor { block, slot }
     }
 }
 

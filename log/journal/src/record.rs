@@ -218,6 +218,12 @@ impl Record {
         self.workgroup_z.store(z, Ordering::Relaxed);
     }
 
+    /// Number of the kernel in its process; 0 when it is not known.
+    #[inline]
+    pub fn kernel(&self) -> u32 {
+        self.kernel_and_grid_x.load(Ordering::Relaxed) as u32
+    }
+
     /// What is dispatched.
     pub fn shape(&self) -> Shape {
         let [kernel, grid_x] = halves(self.kernel_and_grid_x.load(Ordering::Relaxed));
@@ -259,6 +265,7 @@ impl Record {
 
     /// Says how far the row of a dispatch that is done has come, and moves it to [`State::Logged`] unless it is still to
     /// be written.
+    #[inline]
     pub fn set_fate(&self, fate: Fate) {
         let byte = match fate {
             Fate::Pending => State::Done as u8,

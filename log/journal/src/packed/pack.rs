@@ -103,41 +103,51 @@ impl Packer {
     }
 
     /// Adds a row. It is written when its chunk is [closed](Self::close).
-    #[inline]
     pub fn row(&mut self, to: &mut Vec<u8>, source: &Source<'_>, kernel: Option<&'static Kernel>) -> Room {
         let id = source.record.id.load(Ordering::Relaxed);
-        let open = match &mut self.open {
-            Some(open) if open.takes(source, id) => open,
-            Some(_) => return Room::None,
-            none => none.insert(Open::new(to, self.stream, source, id, &mut self.at_hand)),
-        };
-        let subject = source.record.common_words();
+        match &self.open {
+            Some(open) if !open.takes(source, id) => return Room::None,
+            Some(_) => {}
+            None => self.open = Some(Open::new(to, self.stream, source, id, &mut self.at_hand)),
+        }
+        self.add(to, source.record, source.times, source.late, kernel)
+    }
+
+    /// Adds the row of a dispatch that has the queue, the kernel and the clocks of the row before it.
+    #[inline]
+    pub fn more(&mut self, to: &mut Vec<u8>, record: &Record, times: &Times) -> Room {
+        self.add(to, record, times, None, None)
+    }
+
+    /// Adds a row to the chunk that is open, if there is one and the dispatch's number fits.
+    #[inline(always)]
+    fn add(
+        &mut self,
+        to: &mut Vec<u8>,
+        record: &Record,
+        times: &Times,
+        late: Option<Late>,
+        kernel: Option<&'static Kernel>,
+    ) -> Room {
+        let Some(open) = &mut self.open else { return Room::None };
+        let id = record.id.load(Ordering::Relaxed);
+        let Some(number_of_dispatch) = open.number(id) else { return Room::None };
+        let subject = record.common_words();
         let slot = place(&subject);
         let number = match self.at_hand.get(slot) {
-            Some((known, number)) if *known == subject && *number < open.subjects.len() as u32 => *number,
-            _ => {
-                let number = open.subjects.len() as u32;
-                open.subjects.push(subject);
-                if let Some(at_hand) = self.at_hand.get_mut(slot) {
-                    *at_hand = (subject, number);
-                }
-                let of = subject[1] as u32;
-                if let Some(kernel) = kernel.filter(|_| name(&mut self.named, of)) {
-                    open.names.push((of, kernel));
-                }
-                number
-            }
+            Some((known, number)) if is_same(known, &subject) && *number < open.subjects.len() as u32 => *number,
+            _ => open.enter(subject, self.at_hand.get_mut(slot), &mut self.named, kernel),
         };
         let mut row = [0; super::ROW];
         let mut put = |at: usize, bytes: &[u8]| row[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &source.record.dispatch.load(Ordering::Relaxed).to_le_bytes());
-        put(8, &source.times.start.load(Ordering::Relaxed).to_le_bytes());
-        put(16, &source.times.end.load(Ordering::Relaxed).to_le_bytes());
-        put(24, &(id.wrapping_sub(open.first) as u32).to_le_bytes());
-        put(28, &source.record.thread.load(Ordering::Relaxed).to_le_bytes());
-        put(32, &source.record.site.load(Ordering::Relaxed).to_le_bytes());
+        put(0, &record.dispatch.load(Ordering::Relaxed).to_le_bytes());
+        put(8, &times.start.load(Ordering::Relaxed).to_le_bytes());
+        put(16, &times.end.load(Ordering::Relaxed).to_le_bytes());
+        put(24, &number_of_dispatch.to_le_bytes());
+        put(28, &record.thread.load(Ordering::Relaxed).to_le_bytes());
+        put(32, &record.site.load(Ordering::Relaxed).to_le_bytes());
         put(36, &(number as u16).to_le_bytes());
-        put(38, &[source.record.flags(), late_number(source.late)]);
+        put(38, &[record.flags(), late_number(late)]);
         to.extend_from_slice(&row);
         open.rows += 1;
         if to.len() - open.start >= FULL || open.subjects.len() == usize::from(u16::MAX) {
@@ -212,7 +222,34 @@ impl Open {
     /// True if the row of a dispatch fits to those that are there.
     fn takes(&self, source: &Source<'_>, id: u64) -> bool {
         (self.queue, self.agent, self.clocks) == (source.queue, source.agent, [source.host, source.clock])
-            && u32::try_from(id.wrapping_sub(self.first)).is_ok()
+            && self.number(id).is_some()
+    }
+
+    /// The number of a dispatch here, if it is not too far from the first one.
+    #[inline]
+    fn number(&self, id: u64) -> Option<u32> {
+        u32::try_from(id.wrapping_sub(self.first)).ok()
+    }
+
+    /// Gives a subject that is not at hand a number.
+    #[cold]
+    fn enter(
+        &mut self,
+        subject: Subject,
+        at_hand: Option<&mut (Subject, u32)>,
+        named: &mut Vec<bool>,
+        kernel: Option<&'static Kernel>,
+    ) -> u32 {
+        let number = self.subjects.len() as u32;
+        self.subjects.push(subject);
+        if let Some(at_hand) = at_hand {
+            *at_hand = (subject, number);
+        }
+        let of = subject[1] as u32;
+        if let Some(kernel) = kernel.filter(|_| name(named, of)) {
+            self.names.push((of, kernel));
+        }
+        number
     }
 
     fn head(&self, rows_before: Option<u64>) -> [u8; ROWS_HEAD] {
@@ -230,6 +267,12 @@ impl Open {
         }
         head
     }
+}
+
+/// True for equal subjects: without the call that `==` makes of an array.
+#[inline(always)]
+fn is_same(one: &Subject, other: &Subject) -> bool {
+    one.iter().zip(other).fold(0, |different, (one, other)| different | (one ^ other)) == 0
 }
 
 /// Where a subject is kept at hand.
