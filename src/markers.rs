@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use logdur_intercept::watch::Work;
 use logdur_intercept::{Interceptor, guard, lifetime};
 use logdur_journal::columns::NO_GPU;
-use logdur_journal::markers::{CONNECT, Connect, END, End, Marker, Pass, Passage, Receive, WATCH, Watch};
+use logdur_journal::markers::{CONNECT, Connect, END, End, Marker, OPEN, Open, Pass, Passage, Receive, WATCH, Watch};
 use logdur_journal::{Kernel, flag};
 
 use crate::kernels::Kernels;
@@ -28,6 +28,31 @@ static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
 /// The function that takes the ranges that are still open, from when the library of markers was found: a search that finds nothing
 /// allocates.
 static AT_END: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The function that visits open ranges, found as above.
+static OPEN_RANGES: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The names of the ranges that are open in this thread, and of those that any thread may end, in the order in which they began.
+pub(crate) fn open_ranges() -> Vec<String> {
+    unsafe extern "C" fn visit(to: *mut c_void, name: *const u8, length: usize) {
+        guard((), || {
+            // SAFETY: the list of the function around, which nothing else uses during the call.
+            let all = unsafe { &mut *to.cast::<Vec<String>>() };
+            // SAFETY: the library of markers passes a name with that many bytes, which is valid during the call.
+            let name = unsafe { std::slice::from_raw_parts(name, length) };
+            all.push(String::from_utf8_lossy(name).into_owned());
+        });
+    }
+    let open = OPEN_RANGES.load(Ordering::Acquire);
+    let mut all: Vec<String> = Vec::new();
+    if !open.is_null() {
+        // SAFETY: only our library of markers has this name, and its function this type.
+        let open = unsafe { std::mem::transmute::<*mut c_void, Open>(open) };
+        // SAFETY: the function takes such a list.
+        unsafe { open(visit, (&raw mut all).cast()) };
+    }
+    all
+}
 
 /// The runtime has been started: takes the markers that wait, and those that come.
 pub(crate) fn connect(
@@ -84,6 +109,7 @@ pub(crate) fn disconnect() {
 fn connect_to(receive: Option<Receive>) {
     let Some(connect) = find(CONNECT) else { return };
     AT_END.store(find(END).unwrap_or(std::ptr::null_mut()), Ordering::Release);
+    OPEN_RANGES.store(find(OPEN).unwrap_or(std::ptr::null_mut()), Ordering::Release);
     // SAFETY: only our library of markers has this name, and its function this type.
     let connect = unsafe { std::mem::transmute::<*mut c_void, Connect>(connect) };
     connect(receive);

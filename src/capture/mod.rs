@@ -35,7 +35,6 @@ use std::time::Instant;
 use amdgpu_code_object::{DataKind, Image};
 use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
-use logdur_capture::Completed;
 use logdur_intercept::Interceptor;
 use logdur_intercept::lifetime::Access;
 use logdur_intercept::ports::{Follow, HoldQueue};
@@ -61,7 +60,7 @@ pub(crate) use memory::Memory;
 use file::File;
 use hold::{Limits, Patience};
 use read::Reader;
-use region::{Choice, Region};
+use region::{AtDoorbell, Choice, Region};
 use select::Selection;
 use untouched::Untouched;
 
@@ -121,8 +120,8 @@ struct Target {
     since: Instant,
     /// False for one that waits for the end of a region.
     is_wanted: bool,
-    /// Of a region: how far other queues had come.
-    waited: Vec<Completed>,
+    /// Of a region: what was known when the host rang for it.
+    at_doorbell: AtDoorbell,
 }
 
 impl HoldQueue for Capture {
@@ -137,7 +136,7 @@ impl HoldQueue for Capture {
             self.stopped.load(Ordering::Relaxed) || !self.is_on.load(Ordering::Relaxed) || interceptor.is_outside();
         for index in packets {
             let packet = ring.slot(index).read();
-            let (mut is_wanted, mut waited) = (true, Vec::new());
+            let (mut is_wanted, mut at_doorbell) = (true, AtDoorbell::default());
             let wanted = match &self.region {
                 _ if ring.hold.has_passed(index) => None,
                 None => {
@@ -146,7 +145,7 @@ impl HoldQueue for Capture {
                 Some(region) if packet.is_dispatch() => {
                     let choice = self.choose(interceptor, region, &packet, is_stopped);
                     is_wanted = choice == Choice::Step;
-                    waited = region.waited(queue, index);
+                    at_doorbell = region.at_doorbell(queue, index);
                     (choice != Choice::Passes).then(|| self.selection.count(self.kernels, queue.agent, &packet))
                 }
                 Some(region) => {
@@ -162,7 +161,7 @@ impl HoldQueue for Capture {
             ring.hold.begin(index);
             let _lease = interceptor.queues.lease();
             let (reached, since) = (false, Instant::now());
-            let target = Target { queue, _lease, index, occurrence, reached, since, is_wanted, waited };
+            let target = Target { queue, _lease, index, occurrence, reached, since, is_wanted, at_doorbell };
             lock(&self.inbox).push_back(target);
             self.sleeper.wake();
             return Some(index);

@@ -16,6 +16,7 @@ pub(crate) const OF_A_TOOL: &[&str] = &["HSA_AMD_TOOL_PRIORITY", "OnLoad", "OnUn
 pub(crate) const OF_MARKERS: &[&str] = &[
     "logdur_markers_connect",
     "logdur_markers_end",
+    "logdur_markers_open",
     "logdur_markers_watch",
     "roctxMarkA",
     "roctxProfilerPause",

@@ -425,6 +425,8 @@ fields! {
         16 changed: Vec<Changed>,
         /// True if `changed` is all that changed.
         17 has_changed: bool,
+        /// Of a dispatch: the ranges of ROCTx that were open when the host rang the doorbell for it, in the order in which they began: those of the thread that rang, and those that any thread may end.
+        18 ranges: Vec<String>,
     }
 
     /// All memory that a region has reached, after a step.

@@ -1,6 +1,6 @@
 //! What passes between `liblogdur_markers.so` and `liblogdur.so`, which are built from one source.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 
 use crate::names::Operation;
 
@@ -50,6 +50,15 @@ pub enum Passage {
     /// `roctxProfilerPause`.
     Pauses,
 }
+
+/// Takes the name of a range, UTF-8 with so many bytes, which is valid during the call; the pointer is the caller's.
+pub type Visit = unsafe extern "C" fn(*mut c_void, *const u8, usize);
+
+/// The function that visits the ranges that are open, in the order in which they began: those that the calling thread has pushed, and
+/// those that any thread may end.
+pub type Open = unsafe extern "C" fn(Visit, *mut c_void);
+/// Its name.
+pub const OPEN: &CStr = c"logdur_markers_open";
 
 /// Takes a passage, and the name of the range: UTF-8 with so many bytes, valid during the call.
 pub type Pass = unsafe extern "C" fn(Passage, *const u8, usize);

@@ -21,7 +21,7 @@ mod receiver;
 mod roctx;
 mod state;
 
-pub use receiver::{logdur_markers_connect, logdur_markers_end, logdur_markers_watch};
+pub use receiver::{logdur_markers_connect, logdur_markers_end, logdur_markers_open, logdur_markers_watch};
 pub use roctx::{
     roctx_version_major, roctx_version_minor, roctxMarkA, roctxProfilerPause, roctxProfilerResume, roctxRangePop,
     roctxRangePushA, roctxRangeStartA, roctxRangeStop,

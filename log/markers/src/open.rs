@@ -94,6 +94,14 @@ impl Ranges {
         self.watch
     }
 
+    /// The names of a thread's ranges and of those that any thread may end, in the order in which they began.
+    pub(crate) fn open_in(&self, thread: u32) -> Vec<Box<str>> {
+        let pushed = self.pushed.get(&thread).map(Vec::as_slice).unwrap_or_default();
+        let mut all: Vec<&Open> = pushed.iter().chain(self.started.values()).collect();
+        all.sort_by_key(|open| open.start);
+        all.into_iter().map(|open| open.text.clone()).collect()
+    }
+
     /// The names of ranges that have not ended.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.pushed.values().flatten().chain(self.started.values()).map(|open| &*open.text)

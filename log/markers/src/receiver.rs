@@ -1,10 +1,12 @@
 //! Where ranges and marks go.
 
+use std::ffi::c_void;
+
 use logdur_journal::Operation;
-use logdur_journal::markers::{Marker, Pass, Passage, Receive};
+use logdur_journal::markers::{Marker, Pass, Passage, Receive, Visit};
 use logdur_system::lock;
 
-use crate::open::passes;
+use crate::open::{passes, thread};
 use crate::state::{State, guard};
 
 /// Markers that wait at most. A program that marks more before it uses a GPU loses the rest, which are counted.
@@ -85,6 +87,22 @@ pub extern "C" fn logdur_markers_watch(watch: Option<Pass>) {
     });
 }
 
+/// Visits the ranges that are open in the calling thread, and those that any thread may end, in the order in which they began.
+///
+/// # Safety
+/// The function may be called with the pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn logdur_markers_open(visit: Visit, to: *mut c_void) {
+    guard((), |state| {
+        // No lock is held while another library is called.
+        let open = lock(&state.ranges).open_in(thread());
+        for name in open {
+            // SAFETY: the caller's promise; the name lives during the call.
+            unsafe { visit(to, name.as_ptr(), name.len()) };
+        }
+    });
+}
+
 /// The process ends: ranges that are open are passed on without an end. Returns how many markers were not taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn logdur_markers_end() -> u64 {
@@ -109,6 +127,40 @@ mod tests {
         // SAFETY: the library passes a name with that many bytes.
         let name = unsafe { std::slice::from_raw_parts(name, length) };
         lock(&TOLD).push((passage, String::from_utf8_lossy(name).into_owned()));
+    }
+
+    unsafe extern "C" fn visited(to: *mut c_void, name: *const u8, length: usize) {
+        // SAFETY: the function below passes its list, which nothing else uses during the call.
+        let all = unsafe { &mut *to.cast::<Vec<String>>() };
+        // SAFETY: the library passes a name with that many bytes.
+        let name = unsafe { std::slice::from_raw_parts(name, length) };
+        all.push(String::from_utf8_lossy(name).into_owned());
+    }
+
+    fn open() -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        // SAFETY: the function takes such a list.
+        unsafe { logdur_markers_open(visited, (&raw mut all).cast()) };
+        all
+    }
+
+    #[test]
+    fn ranges_of_the_calling_thread_are_open_for_it_alone() {
+        // SAFETY: the texts end with a zero.
+        let push = |name: &'static std::ffi::CStr| unsafe { roctxRangePushA(name.as_ptr()) };
+        std::thread::spawn(move || {
+            push(c"a step");
+            push(c"a layer");
+            let is_ours =
+                |names: &[String]| names.iter().filter(|name| name.starts_with("a ")).cloned().collect::<Vec<_>>();
+            assert_eq!(is_ours(&open()), ["a step", "a layer"]);
+            assert_eq!(is_ours(&std::thread::spawn(open).join().unwrap()), [""; 0]);
+            roctxRangePop();
+            assert_eq!(is_ours(&open()), ["a step"]);
+            roctxRangePop();
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

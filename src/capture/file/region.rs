@@ -38,6 +38,7 @@ impl File {
         kernels: &Kernels,
         taken: &Taken,
         (sequence, waited, changed): (u64, Vec<Completed>, Option<Vec<Changed>>),
+        ranges: Vec<String>,
     ) -> Result<Vec<String>, Failed> {
         self.queue(taken.target.0)?;
         let mut dispatch = self.record(interceptor, taken);
@@ -51,6 +52,7 @@ impl File {
             queue: dispatch.queue,
             index: dispatch.index,
             waited,
+            ranges,
             held_ns,
             has_changed: changed.is_some(),
             changed: changed.unwrap_or_default(),

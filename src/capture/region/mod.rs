@@ -27,8 +27,10 @@ use logdur_settings as settings;
 use logdur_system::lock;
 
 use crate::kernels::Kernels;
+use crate::markers;
 use crate::when::Conditions;
 
+pub(super) use order::AtDoorbell;
 use order::{Order, Waits};
 pub(super) use reach::Reached;
 
@@ -214,18 +216,20 @@ impl Region {
             PacketType::BarrierAnd | PacketType::BarrierOr => StepKind::Barrier,
             _ => StepKind::Vendor,
         };
-        let waited = chosen.order.at_doorbell(own, index);
+        let waited = chosen.order.at_doorbell(own, index).completed;
         let _lease = interceptor.queues.lease();
         chosen.others.push(Other { kind, packet: *packet, queue, _lease, index, waited, waits });
     }
 
     /// The host has written packets of a queue, and rung for them.
     pub(super) fn written(&self, queue: &Queue, ring: &Ring, packets: Range<u64>) {
-        lock(&self.chosen).order.written(queue, ring, packets);
+        // No lock is held meanwhile: the library of markers has its own.
+        let ranges = markers::open_ranges();
+        lock(&self.chosen).order.written(queue, ring, packets, ranges);
     }
 
-    /// How far other queues had come when the host rang for a packet, which is asked once, in order.
-    pub(super) fn waited(&self, queue: &Queue, index: u64) -> Vec<Completed> {
+    /// What was known when the host rang for a packet, which is asked once, in order.
+    pub(super) fn at_doorbell(&self, queue: &Queue, index: u64) -> AtDoorbell {
         lock(&self.chosen).order.at_doorbell(queue.id.load(Ordering::Relaxed), index)
     }
 

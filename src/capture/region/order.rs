@@ -26,13 +26,22 @@ pub(super) enum Waits {
     Anything,
 }
 
+/// What is known of packets when the host rings for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::capture) struct AtDoorbell {
+    /// How far other queues had come.
+    pub(in crate::capture) completed: Vec<Completed>,
+    /// The ranges of ROCTx that were open in the thread that rang.
+    pub(in crate::capture) ranges: Vec<String>,
+}
+
 /// What is known of the order of packets. Queues have their numbers.
 #[derive(Default)]
 pub(super) struct Order {
     /// Of each queue, the packet behind its last one that is complete.
     completed: HashMap<u64, u64>,
-    /// Of each queue, where packets end that were rung for together, and what was complete then.
-    rung: HashMap<u64, VecDeque<(u64, Vec<Completed>)>>,
+    /// Of each queue, where packets end that were rung for together, and what was known then.
+    rung: HashMap<u64, VecDeque<(u64, AtDoorbell)>>,
     /// The packets that complete signals, by the signals' handles.
     producers: HashMap<u64, Vec<Completed>>,
     /// By queue and index.
@@ -73,10 +82,10 @@ impl Order {
         all
     }
 
-    /// The host has written packets, and rung for them.
-    pub(super) fn written(&mut self, queue: &Queue, ring: &Ring, packets: Range<u64>) {
+    /// The host has written packets, and rung for them, while these ranges were open.
+    pub(super) fn written(&mut self, queue: &Queue, ring: &Ring, packets: Range<u64>, ranges: Vec<String>) {
         let (own, published) = (number(queue), ring.published.load(Ordering::Relaxed));
-        let now = self.now(own);
+        let now = AtDoorbell { completed: self.now(own), ranges };
         let rung = self.rung.entry(own).or_default();
         while rung.front().is_some_and(|(end, _)| *end <= published) {
             rung.pop_front();
@@ -121,9 +130,9 @@ impl Order {
         }
     }
 
-    /// What was complete when the host rang for a packet, which is asked once, in order.
-    pub(super) fn at_doorbell(&mut self, queue: u64, index: u64) -> Vec<Completed> {
-        let now = self.now(queue);
+    /// What was known when the host rang for a packet, which is asked once, in order.
+    pub(super) fn at_doorbell(&mut self, queue: u64, index: u64) -> AtDoorbell {
+        let now = AtDoorbell { completed: self.now(queue), ranges: Vec::new() };
         let Some(rung) = self.rung.get_mut(&queue) else { return now };
         while rung.front().is_some_and(|(end, _)| *end <= index) {
             rung.pop_front();
@@ -210,14 +219,18 @@ mod tests {
     #[test]
     fn packets_depend_on_what_was_complete_at_their_own_doorbell() {
         let mut order = Order::default();
-        order.rung.insert(1, VecDeque::from([(2, order.now(1))]));
+        let known = |order: &Order, ranges: &[&str]| AtDoorbell {
+            completed: order.now(1),
+            ranges: ranges.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        order.rung.insert(1, VecDeque::from([(2, known(&order, &["step", "layer"]))]));
         order.has_completed(2, 6);
-        let now = order.now(1);
+        let now = known(&order, &[]);
         order.rung.get_mut(&1).unwrap().push_back((4, now));
         order.has_completed(2, 7);
         let [first, third, later] = [0, 2, 4].map(|index| order.at_doorbell(1, index));
-        assert_eq!(first, []);
-        assert_eq!(third, [Completed { queue: 2, index: 7 }]);
-        assert_eq!(later, [Completed { queue: 2, index: 8 }], "no doorbell was seen: as far as it is now");
+        assert_eq!((first.completed, first.ranges), (vec![], vec!["step".to_owned(), "layer".to_owned()]));
+        assert_eq!((third.completed, third.ranges), (vec![Completed { queue: 2, index: 7 }], vec![]));
+        assert_eq!(later.completed, [Completed { queue: 2, index: 8 }], "no doorbell was seen: as far as it is now");
     }
 }

@@ -13,6 +13,7 @@ use logdur_settings as settings;
 use logdur_settings::CaptureScope;
 use logdur_system::lock;
 
+use super::order::AtDoorbell;
 use super::reach::{Delta, Whole};
 use super::{Other, Reached, Region};
 use crate::capture::copies::{Moved, Written};
@@ -140,8 +141,9 @@ impl Capture {
         taken.held = target.since.elapsed();
         reached.steps += 1;
         reached.since_checkpoint += 1;
-        let about = (reached.steps, target.waited.clone(), changed.flatten());
-        for what in lock(&self.file).step(interceptor, self.kernels, &taken, about)? {
+        let AtDoorbell { completed, ranges } = target.at_doorbell.clone();
+        let about = (reached.steps, completed, changed.flatten());
+        for what in lock(&self.file).step(interceptor, self.kernels, &taken, about, ranges)? {
             interceptor.notice(format!("capture: {what}"));
         }
         self.taken.fetch_add(1, Ordering::Relaxed);

@@ -229,6 +229,62 @@ fn a_dispatch_that_computes_something_else_than_in_another_capture_is_found_what
     assert_eq!((&said["first"], &said["aligned"]), (&Value::Null, &4.into()), "{said:#}");
 }
 
+/// A region of the program `ranged`, from its first kernel to its last.
+fn ranged(launches: &[&str], options: &[&str]) -> (Run, PathBuf) {
+    let keep = Run::new(built("omniprobe"));
+    let file = keep.file("run.ldcap");
+    let all: u32 = launches.iter().map(|count| count.parse::<u32>().unwrap()).sum();
+    let region = format!("kernel:^layer_of$@1..kernel:^layer_of$@{all}");
+    let capture = ["--capture", file.to_str().unwrap(), "--capture-region", &region, "-l", "/dev/null"];
+    Run::hip("ranged").args(launches).probed(&[&capture[..], options].concat()).passed();
+    (keep, file)
+}
+
+/// The ranges of the dispatches of the program `ranged`, and their numbers.
+fn ranges(file: &Path) -> (Vec<String>, Vec<u64>) {
+    let reader = Reader::open(file).unwrap();
+    let records = reader.records();
+    let is_ours = |kernel: u64| records.kernels.iter().any(|known| known.id == kernel && known.symbol == "layer_of");
+    let steps = records.steps.iter().filter(|step| step.dispatch.as_ref().is_some_and(|d| is_ours(d.kernel)));
+    steps.map(|step| (step.ranges.join("/"), step.dispatch.as_ref().unwrap().id)).unzip()
+}
+
+#[test]
+fn dispatches_of_two_builds_are_aligned_by_the_ranges_that_they_were_launched_in() {
+    let (keep, ours) = ranged(&["2", "1", "1"], &["--markers"]);
+    let (_keep, theirs) = ranged(&["1", "1", "1"], &["--markers"]);
+    let of = |layers: &[u32]| layers.iter().map(|layer| format!("step/layer {layer}")).collect::<Vec<_>>();
+    let ((our_ranges, ids), (their_ranges, their_ids)) = (ranges(&ours), ranges(&theirs));
+    assert_eq!((our_ranges, their_ranges), (of(&[0, 0, 1, 2]), of(&[0, 1, 2])));
+    let against = |ours: &Path, theirs: &Path, options: &[&str]| {
+        bisect(ours, &[&["--bisect", "--against", theirs.to_str().unwrap()], options].concat())
+    };
+    let outcome = against(&ours, &theirs, &[]);
+    assert!(outcome.status.success(), "{}", text(&outcome));
+    let said = json(&outcome);
+    assert_eq!((&said["aligned"], &said["by_ranges"], &said["first"]), (&3.into(), &true.into(), &Value::Null));
+    // Wrong in the layer 1, of which the two have other dispatches.
+    let reader = Reader::open(&ours).unwrap();
+    let literal = 0x5eed_0003u32.to_le_bytes();
+    let code = reader.records().code_objects.iter().map(|code| reader.code_object(code.id).unwrap());
+    let places = |code: &[u8]| (0..code.len() - 3).filter(|at| code[*at..*at + 4] == literal).collect::<Vec<_>>();
+    let mut code = code.into_iter().find(|code| !places(code).is_empty()).unwrap();
+    places(&code).into_iter().for_each(|at| code[at..at + 4].copy_from_slice(&1u32.to_le_bytes()));
+    let wrong = keep.file("wrong.hsaco");
+    fs::write(&wrong, code).unwrap();
+    let outcome = against(&ours, &theirs, &["--hsaco", &format!("layer_of={}", wrong.display())]);
+    assert_eq!(outcome.status.code(), Some(6), "{}", text(&outcome));
+    let first = json(&outcome)["first"].clone();
+    assert_eq!((&first["dispatch"], &first["index"]), (&ids[2].into(), &9.into()), "{first:#}");
+    assert_eq!(first["partner"]["dispatch"], their_ids[1], "{first:#}");
+    // Without ranges, the names of kernels say too little.
+    let (_keep, bare) = ranged(&["1", "1", "1"], &[]);
+    assert_eq!(ranges(&bare).0, [""; 3]);
+    let outcome = against(&ours, &bare, &[]);
+    let said = json(&outcome);
+    assert_eq!((outcome.status.code(), &said["by_ranges"]), (Some(10), &false.into()), "{said:#}");
+}
+
 #[test]
 fn a_word_that_is_no_check_is_refused_with_those_that_are() {
     let run = Run::new(built("omniprobe"));

@@ -95,7 +95,7 @@ pub(super) fn as_json(reader: &Reader, region: &Region<'_>) -> Result<Value> {
         json!({
             "step": row.step.sequence, "what": row.what, "grid": row.grid, "delta_bytes": row.delta,
             "evidence": row.evidence, "queue": row.step.queue, "index": row.step.index,
-            "dispatch": row.step.dispatch.as_ref().map(|dispatch| dispatch.id), "held_ns": row.step.held_ns,
+            "dispatch": row.step.dispatch.as_ref().map(|dispatch| dispatch.id), "held_ns": row.step.held_ns, "ranges": row.step.ranges,
         })
     };
     let steps: Vec<Value> = rows(reader, region)?.into_iter().map(step).collect();

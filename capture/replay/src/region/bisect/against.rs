@@ -2,8 +2,8 @@
 //! two processors.
 //!
 //! Each capture is replayed in a process of its own. What each step of the other one changes is written into a file ([`record`]); the
-//! memory of both sides follows from that. Dispatches are aligned by the names of their kernels, and compared argument by argument: addresses
-//! are others. A dispatch is named if all that its arguments are and lead to was the same before it, within the tolerance, and something of
+//! memory of both sides follows from that. Dispatches are aligned by the names of their kernels and by the ranges of ROCTx that they were
+//! launched in, and compared argument by argument: addresses are others. A dispatch is named if all that its arguments are and lead to was the same before it, within the tolerance, and something of
 //! that is not afterwards.
 
 use std::fs::File;
@@ -41,6 +41,8 @@ pub struct Against {
     pub device: Description,
     /// How many dispatches were compared, of how many here and there.
     pub aligned: u64,
+    /// True if the ranges of ROCTx decided, too, beside the names of kernels.
+    pub by_ranges: bool,
     /// Dispatches of this part.
     pub dispatches: u64,
     /// Dispatches of the other.
@@ -225,10 +227,22 @@ impl<'p, 'c> Memory<'p, 'c> {
     }
 }
 
-/// The dispatches of a part: the numbers of their steps, and their kernels.
-fn named<'p>(part: &'p CapturedPart<'_>) -> Vec<(usize, &'p str)> {
+/// A dispatch as it is aligned: the number of its step, its kernel, and the ranges of ROCTx that it was launched in.
+struct Named<'p> {
+    step: usize,
+    kernel: &'p str,
+    ranges: &'p [String],
+}
+
+/// The dispatches of a part.
+fn named<'p>(part: &'p CapturedPart<'_>) -> Vec<Named<'p>> {
     let steps = part.steps.iter().enumerate().filter(|(_, step)| matches!(step.work, Work::Dispatch { .. }));
-    steps.map(|(number, step)| (number, part.symbol(step))).collect()
+    steps.map(|(number, step)| Named { step: number, kernel: part.symbol(step), ranges: &step.step.ranges }).collect()
+}
+
+/// True if dispatches are known to be launched in ranges.
+fn have_ranges(all: &[Named<'_>]) -> bool {
+    all.iter().any(|named| !named.ranges.is_empty())
 }
 
 /// An argument of both sides that leads to memory.
@@ -266,12 +280,18 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
     let trace = replayed(&mut loaded, options)?;
     let (mut ours, mut theirs) = (Memory::new(part, trace), Memory::new(other, recorded(path)?));
     let (our_names, their_names) = (named(part), named(other));
-    let symbols = |all: &[(usize, &str)]| all.iter().map(|(_, name)| (*name).to_owned()).collect::<Vec<_>>();
-    let pairs = align(&symbols(&our_names), &symbols(&their_names));
+    // Where one side has no ranges, as without the library of markers, the other's say nothing.
+    let by_ranges = have_ranges(&our_names) && have_ranges(&their_names);
+    let keys = |all: &[Named<'_>]| -> Vec<(String, Vec<String>)> {
+        let ranges = |named: &Named<'_>| if by_ranges { named.ranges.to_vec() } else { Vec::new() };
+        all.iter().map(|named| (named.kernel.to_owned(), ranges(named))).collect()
+    };
+    let pairs = align(&keys(&our_names), &keys(&their_names));
     let buffers = loaded.loaded.buffers().to_vec();
     let mut result = Against {
         device: loaded.loaded.device().description().clone(),
         aligned: pairs.len() as u64,
+        by_ranges,
         dispatches: our_names.len() as u64,
         others: their_names.len() as u64,
         qualified: Vec::new(),
@@ -280,7 +300,8 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
     };
     let mut found = None;
     for (our, their) in pairs {
-        let (Some((our, name)), Some((their, _))) = (our_names.get(our), their_names.get(their)) else { continue };
+        let (Some(ours_at), Some(theirs_at)) = (our_names.get(our), their_names.get(their)) else { continue };
+        let (our, name, their) = (&ours_at.step, ours_at.kernel, &theirs_at.step);
         ours.until(*our)?;
         theirs.until(*their)?;
         let mut pointers = pointers(&ours, &theirs, (*our, *their), &options.setup.rules, &buffers)?;

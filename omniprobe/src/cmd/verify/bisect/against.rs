@@ -131,7 +131,7 @@ fn compare(options: &Options, part: &CapturedPart<'_>, other: Other<'_>, trace: 
         });
         let all = json!({
             "region": id, "first_step": part.part.first, "last_step": part.part.last, "first": first,
-            "unproven": found.unproven, "aligned": found.aligned, "dispatches": found.dispatches,
+            "unproven": found.unproven, "aligned": found.aligned, "by_ranges": found.by_ranges, "dispatches": found.dispatches,
             "other_dispatches": found.others, "other": place, "qualified": found.qualified, "status": status as u8,
             "isa": found.device.isa, "product": found.device.product, "emulated": found.device.emulated,
         });
@@ -140,9 +140,10 @@ fn compare(options: &Options, part: &CapturedPart<'_>, other: Other<'_>, trace: 
     }
     let mut all = heading(id, &part.part, &found.device, &found.qualified);
     let (aligned, ours, theirs) = (found.aligned, found.dispatches, found.others);
+    let and_ranges = if found.by_ranges { " and their ranges" } else { "" };
     all.push(match of_partner {
         Some(_) => format!(
-            "  {aligned} dispatches have a partner by the names of their kernels, of {ours} here and {theirs} in {place}"
+            "  {aligned} dispatches have a partner by the names of their kernels{and_ranges}, of {ours} here and {theirs} in {place}"
         ),
         None => format!("  {aligned} dispatches are compared with themselves on {place}"),
     });
