@@ -1,5 +1,5 @@
 //! What writing and opening captures costs, beside copying the same bytes: `cargo xtask bench capture-format`. With `rates` behind the
-//! folder, only what others are compared with.
+//! folder, only what others are compared with; with `ranks`, only the captures of a job that share a store.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -199,6 +199,74 @@ fn speeds(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Bytes that each rank of a job captures.
+const OF_RANK: u64 = 128 << 20;
+
+/// Bytes of the files of a folder and of those below it.
+fn bytes_in(folder: &Path) -> Result<u64> {
+    let mut all = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        all += if about.is_dir() { bytes_in(&entry.path())? } else { about.len() };
+    }
+    Ok(all)
+}
+
+/// Seconds and bytes of so many ranks that capture at a time: the same weights, and an eighth of its own each. Each has a file of its
+/// own, and shares a store with the others if there is one.
+fn of_ranks(folder: &Path, noise: &[u8], count: u64, shares: bool) -> Result<(f64, u64)> {
+    let job = folder.join("ranks");
+    std::fs::create_dir_all(&job)?;
+    let rank = |rank: u64| -> Result<()> {
+        let path = job.join(format!("rank-{rank}.ldcap"));
+        let storage = FileStorage::create(&path)?;
+        let options = options(0);
+        let mut writer = if shares {
+            let store = Arc::new(Store::create(&job.join("store"), 0o600)?);
+            let named = StorePath::of(&store, &path);
+            Writer::sharing(storage, &options, store, &named)?
+        } else {
+            Writer::new(storage, &options)?
+        };
+        let mut weights = made(noise, (0, 0));
+        captured(&mut writer, None, OF_RANK, |offset, to| {
+            // What is a rank's own is at addresses that no other has.
+            let own = if offset >= OF_RANK / 8 * 7 { (rank + 1) << 40 } else { 0 };
+            weights(offset + own, to)
+        })?;
+        writer.finish()?;
+        Ok(())
+    };
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..count).map(|number| scope.spawn(move || rank(number))).collect();
+        ranks.into_iter().try_for_each(|rank| rank.join().map_err(|_| anyhow::anyhow!("a rank has panicked"))?)
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    let bytes = bytes_in(&job)?;
+    std::fs::remove_dir_all(&job)?;
+    Ok((seconds, bytes))
+}
+
+/// What a job's captures take, with a store and without: of one rank, and of eight.
+fn ranks(folder: &Path) -> Result<()> {
+    let noise = noise();
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    println!("{:<44} {:>10} {:>10} {:>10}", "128 MiB of each rank, 7/8 of them the same", "seconds", "MiB", "GB/s");
+    for (count, shares) in [(1, false), (1, true), (8, false), (8, true)] {
+        let mut best = (f64::INFINITY, 0);
+        for _ in 0..3 {
+            let (seconds, bytes) = of_ranks(folder, &noise, count, shares)?;
+            best = if seconds < best.0 { (seconds, bytes) } else { best };
+        }
+        let what = format!("{count} ranks, {}", if shares { "one store" } else { "no store" });
+        let rate = (count * OF_RANK) as f64 / best.0 / 1e9;
+        println!("{what:<44} {:>10.2} {:>10.1} {rate:>10.2}", best.0, mib(best.1));
+    }
+    Ok(())
+}
+
 /// Bytes of a second capture when 1 MiB of 2 GiB changed.
 fn second_capture() -> Result<()> {
     let noise = noise();
@@ -271,8 +339,12 @@ fn main() -> Result<()> {
         println!("{:<44} {:>10}", "GB/s of 1 GiB", "");
         return rates(&noise(), &folder);
     }
+    if std::env::args().nth(2).is_some_and(|what| what == "ranks") {
+        return ranks(&folder);
+    }
     // First, since the peak of memory is the process's.
     large(&folder)?;
     second_capture()?;
-    speeds(&folder)
+    speeds(&folder)?;
+    ranks(&folder)
 }

@@ -64,7 +64,7 @@ fn stats(program: &Path) -> Result<()> {
 }
 
 /// Nanoseconds of processor time of the processes that have been waited for.
-fn processor_time_of_children() -> f64 {
+pub(super) fn processor_time_of_children() -> f64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes the structure.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };

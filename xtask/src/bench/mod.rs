@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME`: our figure beside the alternative's, from interleaved runs.
 
+mod bisect;
 mod cache;
 mod calibration;
 mod capture;
@@ -78,6 +79,11 @@ const BENCHES: &[Bench] = &[
         name: "region",
         help: "what a captured region costs a program, and how fast it is replayed beside the program itself",
         run: region::run,
+    },
+    Bench {
+        name: "bisect",
+        help: "what it takes to find an error that is planted into one of 1,000 dispatches, beside a plain replay",
+        run: bisect::run,
     },
     Bench {
         name: "instrument",
