@@ -418,7 +418,7 @@ impl AqlQueue {
         let pause = self.commands.run(&mut self.view, &self.gpu, idle);
         let what = match pause.map_err(|u| Hold::Fault(u, "a PM4 command"))? {
             Pause::Done => return Ok(()),
-            Pause::Wait => return Err(Hold::Wait),
+            Pause::Wait | Pause::Slice => return Err(Hold::Wait),
             Pause::Launch(_) => "a dispatch by PM4 in an AQL queue".to_owned(),
             Pause::NotImplemented(what) => what,
             Pause::Refused(error) => return Err(error.into()),

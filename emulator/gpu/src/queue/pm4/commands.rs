@@ -11,6 +11,9 @@ use crate::gpu::Gpu;
 use crate::launch::{Launch, MAX_WORKGROUP, USER_DATA};
 use crate::memory::{Refused, View};
 
+/// So many commands are executed at most while the other queues wait. Buffers that call each other can have a million times as many.
+const SLICE: u32 = 1 << 14;
+
 /// Opcodes of commands.
 mod opcode {
     pub(super) const NOP: u32 = 0x10;
@@ -74,6 +77,8 @@ pub(crate) enum Pause {
     Done,
     /// Something has to happen first.
     Wait,
+    /// There are more, but others have been kept waiting.
+    Slice,
     /// A kernel is to be run, and commands behind it may be executed meanwhile.
     Launch(Box<Launch>),
     /// A command, in words.
@@ -125,7 +130,7 @@ impl Commands {
 
     /// Executes until there is a reason not to. `idle` says that no kernel of the queue runs.
     pub(crate) fn run(&mut self, view: &mut View, gpu: &Gpu, idle: bool) -> Result<Pause, Refused> {
-        loop {
+        for _ in 0..SLICE {
             let Some(frame) = self.frames.last().cloned() else { return Ok(Pause::Done) };
             if frame.at >= frame.end {
                 if self.frames.len() == 1 && frame.ring != u64::MAX {
@@ -149,6 +154,7 @@ impl Commands {
                 return Ok(Pause::Launch(launch));
             }
         }
+        Ok(Pause::Slice)
     }
 
     fn step(&mut self, frame: &Frame, view: &mut View, gpu: &Gpu, idle: bool) -> Result<Step, Refused> {

@@ -69,6 +69,7 @@ impl Pm4Queue {
             match pause {
                 Pause::Done if idle => return Ok(progress),
                 Pause::Done | Pause::Wait => return Ok(progress.max(Progress::Waiting)),
+                Pause::Slice => return Ok(Progress::Done),
                 Pause::Launch(launch) => {
                     self.launch(*launch, worker);
                     if !self.active {

@@ -145,6 +145,29 @@ fn a_wait_holds_the_commands_behind_it_and_buffers_are_called() {
 }
 
 #[test]
+fn buffers_that_call_each_other_a_million_times_leave_the_other_queues_their_turns() {
+    // A buffer of calls of a buffer of calls of padding.
+    let call = |at: u64, dwords: u32| command(0x3f, &[at as u32, (at >> 32) as u32, dwords | 1 << 23]);
+    let (inner, outer) = (LARGE + 0x8000, LARGE);
+    let calls = |at, dwords| std::iter::repeat_n(call(at, dwords), 1000).flatten().collect::<Vec<u32>>();
+    let mut rig = with_commands(&[call(outer, 4000), release(SIGNALS, 9)].concat());
+    rig.put(outer, &calls(inner, 1000));
+    rig.put(inner, &vec![2 << 30; 1000]);
+    // The same doorbell's: as many words.
+    let (ring, rung) = (LARGE + 0x10000, rig.rung.load(Ordering::Acquire));
+    let mut words = release(DATA, 5);
+    words.resize(rung as usize, 2 << 30);
+    rig.put(ring, &words);
+    let doorbell = rig.doorbell(rung);
+    let info = RingInfo { id: 8, ring, bytes: RING_BYTES, read_pointer: QUEUE + 64, doorbell };
+    rig.engine.engine().add_pm4(info, rig.gpu.clone());
+    for _ in 0..4 {
+        rig.engine.step();
+    }
+    assert_eq!((rig.word(DATA), rig.word(SIGNALS)), (5, 0));
+}
+
+#[test]
 fn a_command_for_other_dies_is_left_out() {
     let mut skipped = command(0x23, &[0]);
     // The mask of dies is in the highest eight bits: none of this GPU's.

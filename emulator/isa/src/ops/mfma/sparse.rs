@@ -1,6 +1,8 @@
 //! The product of a sparse matrix and a dense one: of four elements in a row of the first factor two are given, and their places.
 //!
-//! Source: AMD's ISA manuals, "Sparse Matrices", and AMD's public matrix instruction calculator.
+//! Source: AMD's ISA manuals, "Sparse Matrices", and AMD's public matrix instruction calculator. Where a lane has eight registers of the
+//! dense factor, from gfx950 on, kernels of hipSPARSELt 7.2.4 load the upper four from the second half of the row: those of all lanes
+//! together are one half, then the other one. What is given of the sparse factor is in one piece.
 
 use super::Layout;
 use super::product::{self, Element, Product, Sum, run};
@@ -11,14 +13,30 @@ use crate::wave::{LANES, Registers, Vgpr, Wave};
 
 /// Bits that say which of four elements a given one is.
 const PLACE: u32 = 2;
+/// Bits of a row of the dense factor that a lane has in one piece.
+const PIECE: u32 = 128;
 
 impl<V: Sum> Product<'_, V> {
-    /// Of the elements of the second factor, each element of the first one chooses its own.
+    /// Of the elements of the second factor, each element of the first one chooses its own. `piece` is how many elements of a row of
+    /// the second factor a lane has in one piece.
     #[inline(always)]
-    fn chosen(&self, places: &Vgpr, registers: &mut Registers, many_rows: bool) {
+    fn chosen(&self, places: &Vgpr, registers: &mut Registers, piece: usize, many_rows: bool) {
+        let shape = &self.layout.shape;
+        let (steps, fours, of_lane) = (shape.steps(), piece / 4, self.b.len() / 4);
+        // Of each lane of a row of the first factor, and each two given elements: the first of the four, and the lanes before theirs.
+        let mut seats = [[(0, 0); 8]; 4];
+        for (step, seats) in seats.iter_mut().enumerate().take(steps) {
+            for (pair, seat) in seats.iter_mut().enumerate().take(of_lane) {
+                let (half, nth) =
+                    ((step * of_lane + pair) / (steps * fours), (step * of_lane + pair) % (steps * fours));
+                *seat = (half * piece + 4 * (nth % fours), nth / fours * shape.n);
+            }
+        }
+        let (rows, columns) = (shape.m.trailing_zeros(), shape.n - 1);
         let right = |at: usize, a_lane: usize, lane: usize| {
             let place = places[a_lane % LANES] >> (PLACE * at as u32) & 3;
-            run(&self.b[at / 2 * 4 + place as usize], lane)
+            let (first, lanes) = seats[(a_lane >> rows) % 4][at / 2 % 8];
+            run(&self.b[first + place as usize], lanes + (lane & columns))
         };
         match many_rows {
             true => self.tiles_of_16::<16>(registers, |block| block, right),
@@ -35,8 +53,8 @@ macro_rules! products {
 
             $(#[$attribute])*
             #[inline(never)]
-            fn chosen<V: Sum>(w: &mut Wave, places: &Vgpr, product: &Product<'_, V>) {
-                product.chosen(places, &mut w.vgpr, $bits == 512);
+            fn chosen<V: Sum>(w: &mut Wave, places: &Vgpr, product: &Product<'_, V>, piece: usize) {
+                product.chosen(places, &mut w.vgpr, piece, $bits == 512);
             }
 
             /// Multiplies `P` given elements a lane by `Q` dense ones. The layout is that of what is given.
@@ -55,7 +73,8 @@ macro_rules! products {
                 let set = if i.mods.abs & 3 == 0 { u32::from(i.mods.op_sel) % (u32::BITS / bits) } else { 0 };
                 let places = w.vector(i.src[2], 0).map(|word| word >> (set * bits));
                 let to = w.vgpr_index(i.dst, 0);
-                chosen(w, &places, &Product { layout, a: &a, b: &b, to, flush: false });
+                let piece = (PIECE / B::BITS) as usize;
+                chosen(w, &places, &Product { layout, a: &a, b: &b, to, flush: false }, piece);
                 Flow::Next
             }
         }
@@ -174,9 +193,12 @@ mod tests {
             for r in 0..m * n / LANES {
                 for l in 0..LANES {
                     let row = 8 * (r / 4) + 4 * (l / n) + r % 4;
+                    // A lane has 16 bytes of each half of a row, or of the row.
+                    let piece = 128 / bits;
+                    let half = k * piece / dense;
                     let product = |c: usize| {
-                        let at = c % dense;
-                        matrix[row][c] * element(&before[12..20], l % n + n * (c / dense), at, types[1], ocp)
+                        let (lane, at) = (l % n + n * (c % half / piece), c / half * piece + c % piece);
+                        matrix[row][c] * element(&before[12..20], lane, at, types[1], ocp)
                     };
                     let sum: f32 = (0..k).map(product).sum();
                     let old = before[first + r][l];
