@@ -68,6 +68,20 @@ pub(crate) const PEAKS: &[Peaks] = &[
         ],
     },
     Peaks {
+        arch: Arch::Gfx942,
+        product: "AMD Instinct MI300A",
+        bandwidth: 5.3 * TERA,
+        vector: &[(Type::F64, 61.3 * TERA), (Type::F32, 122.6 * TERA)],
+        matrix: &[
+            (Type::F64, 122.6 * TERA),
+            (Type::F32, 122.6 * TERA),
+            (Type::F16, 980.6 * TERA),
+            (Type::Bf16, 980.6 * TERA),
+            (Type::F8, 1961.2 * TERA),
+            (Type::I8, 1961.2 * TERA),
+        ],
+    },
+    Peaks {
         arch: Arch::Gfx950,
         product: "AMD Instinct MI350X",
         bandwidth: 8.0 * TERA,
@@ -83,11 +97,28 @@ pub(crate) const PEAKS: &[Peaks] = &[
             (Type::I8, 4613.7 * TERA),
         ],
     },
+    Peaks {
+        arch: Arch::Gfx950,
+        product: "AMD Instinct MI355X",
+        bandwidth: 8.0 * TERA,
+        vector: &[(Type::F64, 78.6 * TERA), (Type::F32, 157.3 * TERA)],
+        matrix: &[
+            (Type::F64, 78.6 * TERA),
+            (Type::F32, 157.3 * TERA),
+            (Type::F16, 2516.6 * TERA),
+            (Type::Bf16, 2516.6 * TERA),
+            (Type::F8, 5033.2 * TERA),
+            (Type::F6, 10066.3 * TERA),
+            (Type::F4, 10066.3 * TERA),
+            (Type::I8, 5033.2 * TERA),
+        ],
+    },
 ];
 
-/// The peaks of a processor's product.
-pub fn peaks(arch: Arch) -> Option<&'static Peaks> {
-    PEAKS.iter().find(|peaks| peaks.arch == arch)
+/// The peaks of the product that a device's name begins with; of another name those of the first product with the processor.
+pub fn peaks(arch: Arch, device: &str) -> Option<&'static Peaks> {
+    let mut of_arch = PEAKS.iter().filter(|peaks| peaks.arch == arch);
+    of_arch.clone().find(|peaks| device.starts_with(peaks.product)).or_else(|| of_arch.next())
 }
 
 /// Where a kernel's operations of a type are below the roof.
@@ -147,8 +178,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn products_with_one_processor_have_peaks_of_their_own() {
+        let product = |arch, device| peaks(arch, device).map(|peaks| peaks.product);
+        for row in PEAKS {
+            assert_eq!(product(row.arch, &format!("{} (emulated)", row.product)), Some(row.product));
+        }
+        assert_eq!(product(Arch::Gfx950, ""), Some("AMD Instinct MI350X"));
+        assert_eq!(product(Arch::Gfx942, "AMD Radeon Graphics"), Some("AMD Instinct MI300X"));
+        assert_eq!(product(Arch::Gfx900, "AMD Instinct MI355X"), None);
+    }
+
+    #[test]
     fn below_the_ridge_memory_limits_and_above_it_the_peak() {
-        let peaks = peaks(Arch::Gfx90a).expect("a product");
+        let peaks = peaks(Arch::Gfx90a, "").expect("a product");
         // A sum of two vectors: an operation for 12 bytes.
         let sum = Point::of(peaks, Type::F32, false, 1 << 20, 12 << 20).expect("a point");
         assert!(sum.is_bound_by_memory());

@@ -6,7 +6,7 @@ use amdgpu_emu::isa::Decoder;
 use amdgpu_emu::isa::inst::Inst;
 use amdgpu_emu::isa::op::Flags;
 pub use amdgpu_listing::Frame;
-use amdgpu_listing::{Arch, Listing, ListingError, Which};
+use amdgpu_listing::{Listing, ListingError, Which};
 use logdur_analysis::blocks::{self, Block, Executed};
 use logdur_analysis::forms::heatmap::Heatmap;
 use logdur_analysis::issue::Issue;
@@ -282,7 +282,8 @@ impl Gathered {
 }
 
 impl Report {
-    /// Puts what was seen beside the kernel's code, and other code that it got to.
+    /// Puts what was seen beside the kernel's code, and other code that it got to. The name of the device that the dispatch was captured
+    /// on, if it is known, chooses the peaks.
     ///
     /// # Errors
     /// When bytes are no code object, or of a processor that is not known.
@@ -291,6 +292,7 @@ impl Report {
         others: &[LoadedCode<'_>],
         seen: &Seen,
         regions: &[Region],
+        device: &str,
     ) -> Result<Report, ListingError> {
         let listing = Listing::of(code.place, code.bytes, Which::All)?;
         let mut gathered = Gathered::default();
@@ -318,7 +320,7 @@ impl Report {
             waves: seen.waves.clone(),
             lines: by_line(&instructions),
             blocks: blocks::blocks(&executed),
-            roofline: roofline(listing.arch, &instructions, totals.footprint),
+            roofline: roofline(peaks(listing.arch, device), &instructions, totals.footprint),
             totals,
             heat,
             pages: seen.pages.clone(),
@@ -380,8 +382,12 @@ const LEAST_SHARE: u64 = 100;
 
 /// The points of all types of operations, by the memory that is touched. A type of which few are done has none: integers are divided by the
 /// help of floats.
-fn roofline(arch: Arch, instructions: &[Instruction], bytes: Option<u64>) -> Option<(&'static Peaks, Vec<Point>)> {
-    let (peaks, bytes) = (peaks(arch)?, bytes?);
+fn roofline(
+    peaks: Option<&'static Peaks>,
+    instructions: &[Instruction],
+    bytes: Option<u64>,
+) -> Option<(&'static Peaks, Vec<Point>)> {
+    let (peaks, bytes) = (peaks?, bytes?);
     let mut sums: BTreeMap<(Type, bool), u64> = BTreeMap::new();
     for inst in instructions {
         if let Some((of, flops)) = inst.flops {

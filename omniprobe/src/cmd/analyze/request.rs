@@ -122,7 +122,8 @@ impl Request {
         let called = observed.called.iter();
         let called: Vec<LoadedCode<'_>> =
             called.map(|c| LoadedCode { place: &c.place, bytes: &c.bytes, moved: c.moved }).collect();
-        let report = Report::of(code, &called, &session.take(), session.regions())
+        let device = captured.agent.map_or("", |agent| &*agent.product);
+        let report = Report::of(code, &called, &session.take(), session.regions(), device)
             .map_err(logdur_captured::CapturedError::from)?;
         if let Some(problem) = &report.problem {
             tell(format_args!("{place}: source lines: {problem}"));

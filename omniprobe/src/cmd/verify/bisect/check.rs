@@ -42,7 +42,7 @@ pub(super) fn look(options: &Options, check: Check, part: &CapturedPart<'_>) -> 
         }
         let place = format!("code object {}", step.code.id);
         let code = LoadedCode { place: &place, bytes: &step.code.bytes, moved: step.moved };
-        match Report::of(code, &[], &seen, session.regions()) {
+        match Report::of(code, &[], &seen, session.regions(), "") {
             Ok(report) => found = Some((step.launched.clone(), report)),
             Err(error) => failed = Some(CapturedError::from(error)),
         }
