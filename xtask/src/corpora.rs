@@ -26,12 +26,17 @@ pub const CORPORA: &[Corpus] = &[
     Corpus { name: "triton", what: "the Triton kernels of tests/programs/triton", files: triton },
     Corpus { name: "bitsandbytes", what: "the ROCm libraries of bitsandbytes 0.50.2 (PyPI)", files: bitsandbytes },
     Corpus { name: "rocblas", what: "rocBLAS (Debian trixie's librocblas0)", files: rocblas },
+    Corpus { name: "hipsparselt", what: "hipSPARSELt (Debian experimental's libhipsparselt0)", files: hipsparselt },
+    Corpus { name: "rocwmma", what: "rocWMMA's tests (Debian experimental's librocwmma-tests)", files: rocwmma },
 ];
 
 /// The processors that our own kernels are compiled for here.
 const ARCHS: [&str; 2] = ["gfx906", "gfx90a"];
 const BITSANDBYTES: &str = "bitsandbytes==0.50.2";
+/// A suite of Debian, and a package. That of the last two has kernels for gfx950.
 const ROCBLAS: (&str, &str) = ("trixie", "librocblas0");
+const HIPSPARSELT: (&str, &str) = ("experimental", "libhipsparselt0");
+const ROCWMMA: (&str, &str) = ("experimental", "librocwmma-tests");
 
 /// A file, or all files below a folder.
 ///
@@ -139,13 +144,26 @@ fn bitsandbytes() -> Result<Vec<PathBuf>> {
 }
 
 fn rocblas() -> Result<Vec<PathBuf>> {
-    let (suite, name) = ROCBLAS;
+    // Its kernels for other families are ten times as large.
+    of_debian(ROCBLAS, &["*.so.*", "*gfx9*"])
+}
+
+fn hipsparselt() -> Result<Vec<PathBuf>> {
+    of_debian(HIPSPARSELT, &["*.so.*", "*.co", "*.hsaco"])
+}
+
+fn rocwmma() -> Result<Vec<PathBuf>> {
+    of_debian(ROCWMMA, &["*_test"])
+}
+
+/// What the patterns match of a package's files.
+fn of_debian((suite, name): (&str, &str), patterns: &[&str]) -> Result<Vec<PathBuf>> {
     filled(&format!("{name}-{suite}"), |folder| {
-        println!("fetching {name} of {suite} (170 MB, once)");
-        let suite = Suite::open(suite)?;
-        let mut packages = suite.closure(name)?;
+        let lists = Suite::open(suite)?;
+        let mut packages = lists.closure(name)?;
         packages.retain(|p| p.name == name);
-        // Its kernels for other families are ten times as large.
-        suite.unpack_only(&packages, folder, &["*.so.*", "*gfx9*"])
+        let bytes: u64 = packages.iter().map(|p| p.size).sum();
+        println!("fetching {name} of {suite} ({} MB, once)", bytes / 1_000_000);
+        lists.unpack_only(&packages, folder, patterns)
     })
 }

@@ -1,11 +1,13 @@
 //! `cargo xtask bench products`: how fast matrix instructions are emulated, in products of matrices whose factors are read from
 //! global memory.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::waves::{RUNS, THREADS, measure};
 use super::{calibration, median};
-use crate::{demo, dist, setup, shell};
+use crate::rocm;
+use crate::setup::{self, Rocm};
+use crate::{demo, dist, shell};
 
 /// The kinds of `tests/programs/products.hip`, and the processor that each is for.
 const KINDS: [(&str, &str); 7] = [
@@ -30,11 +32,15 @@ pub(super) fn run() -> Result<()> {
         "billions of multiply-adds in a second, and seconds of a product: the medians of {RUNS} runs (the best)\n"
     );
     println!("{:<14} {:>26} {:>26}", "kind", "one thread", "two threads");
-    let mut calibration = Vec::new();
+    let (mut calibration, mut newest) = (Vec::new(), None);
     for (kind, arch) in KINDS {
         let title = format!("{kind}, {arch}");
         // The HIP of the machine may be older than the processor.
-        let program = match demo::compile_for(&rocm, &source, arch) {
+        let older = |error| match newer(&mut newest) {
+            Ok(rocm) => demo::compile_for(rocm, &source, arch),
+            Err(other) => Err(other.context(error)),
+        };
+        let program = match demo::compile_for(&rocm, &source, arch).or_else(older) {
             Ok(program) => program,
             Err(error) => {
                 println!("{title:<14} not run: {error:#}");
@@ -45,7 +51,7 @@ pub(super) fn run() -> Result<()> {
         for threads in THREADS {
             let mut rates = Vec::new();
             for _ in 0..RUNS {
-                calibration.push(calibration::multiply_adds() / 1e9);
+                calibration.extend(calibration::multiply_adds().map(|rate| rate / 1e9));
                 let (_, seconds) = measure(&program, kind, arch, threads, LEAST_INSTRUCTIONS)?;
                 rates.push(MULTIPLY_ADDS / seconds / 1e9);
             }
@@ -60,4 +66,14 @@ pub(super) fn run() -> Result<()> {
         println!("\none core, singles in registers: {:.1} ({best:.1})", median(calibration.into_iter()));
     }
     Ok(())
+}
+
+/// The newest ROCm that can be had, unpacked when it is first needed.
+fn newer(newest: &mut Option<Rocm>) -> Result<&Rocm> {
+    if newest.is_none() {
+        let unpacked = rocm::unpack(rocm::GENERATIONS.last().context("no ROCm")?)?;
+        let hipcc = unpacked.folder.join("bin/hipcc");
+        *newest = Some(Rocm { root: Some(unpacked.folder), hipcc });
+    }
+    newest.as_ref().context("it was just unpacked")
 }

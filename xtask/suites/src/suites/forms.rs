@@ -129,6 +129,26 @@ fn list_google(place: &InstalledSuite, of_suite: &Programs) -> Result<Vec<Test>>
     Ok(tests)
 }
 
+/// Programs made with GoogleTest that read their cases from a file: those of small sizes that have no wrong arguments.
+pub(crate) const GOOGLE_WITH_DATA: Form = Form { list: list_google_with_data, judge: judge_google };
+
+fn list_google_with_data(place: &InstalledSuite, programs: &Programs) -> Result<Vec<Test>> {
+    let Programs::With(program, [data]) = programs else { bail!("expected a program and its file of cases") };
+    let mut words = place.words(Path::new(program));
+    words.extend(["--data".to_owned(), place.folder.join(data).display().to_string()]);
+    let mut listing = words.clone();
+    listing.push("--gtest_list_tests".to_owned());
+    let cases = google_cases(&emulated::listing(&listing, &place.folder)?);
+    let wanted = cases.into_iter().filter(|case| case.contains("/quick_") && !case.contains("bad_arg"));
+    let test = |case: String| {
+        let group = case.split('.').next().unwrap_or_default().to_owned();
+        let mut words = words.clone();
+        words.push(format!("--gtest_filter={case}"));
+        Test { name: case, group, words, folder: place.folder.clone(), cache: None }
+    };
+    Ok(wanted.map(test).collect())
+}
+
 /// The cases that `--gtest_list_tests` names: a line of a suite, which ends with a dot, then indented lines. Comments
 /// begin with `#`. Disabled ones are left out.
 fn google_cases(text: &str) -> Vec<String> {

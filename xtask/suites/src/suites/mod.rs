@@ -108,7 +108,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     dist::for_this_machine()?;
     let mut wrong = Vec::new();
     for suite in options.chosen() {
-        let place = match InstalledSuite::of(suite.name, &suite.source, suite.versions, options.fetch) {
+        let place = match InstalledSuite::of(suite.place(), &suite.source, suite.versions, options.fetch) {
             Ok(place) => place,
             Err(error) if suite.source.is_moving() => {
                 let text = format!("{error:#}");

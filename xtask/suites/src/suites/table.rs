@@ -4,7 +4,8 @@ use xtask::debian::Foreign;
 
 use super::emulated::ARCH;
 use super::forms::{
-    CLBLAST, CLFFT_CLIENT, Form, GGML, GOOGLE, HASHCAT, NORMS, OPENMP, Programs, ROCBLAS_TEST, SCRIPTS, THRUST,
+    CLBLAST, CLFFT_CLIENT, Form, GGML, GOOGLE, GOOGLE_WITH_DATA, HASHCAT, NORMS, OPENMP, Programs, ROCBLAS_TEST,
+    SCRIPTS, THRUST,
 };
 use super::place::Source;
 
@@ -14,6 +15,8 @@ pub(crate) struct Suite {
     /// How a page calls it.
     pub(crate) title: &'static str,
     pub(crate) source: Source,
+    /// The suite in whose folder the programs are, which has the same source; empty for its own.
+    pub(crate) place: &'static str,
     /// Packages whose versions say what was tested, by the beginnings of their names.
     pub(crate) versions: &'static [&'static str],
     pub(crate) programs: Programs,
@@ -38,6 +41,7 @@ impl Suite {
         name: "",
         title: "",
         source: Source::Machine,
+        place: "",
         versions: &[],
         programs: Programs::Of(""),
         form: GOOGLE,
@@ -49,6 +53,11 @@ impl Suite {
         left_out: &[],
         known: &[],
     };
+
+    /// The name of the folder with its programs.
+    pub(crate) fn place(&self) -> &'static str {
+        if self.place.is_empty() { self.name } else { self.place }
+    }
 }
 
 /// Tests that are never sampled.
@@ -76,6 +85,16 @@ const ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*TensileLibrary.dat"];
 const GFX906_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx906*", "*TensileLibrary.dat"];
 /// The same for versions that load a kernel at its first call: `*_fallback.dat` lists the kernels that every processor has.
 const LAZY_ROCBLAS_PARTS: &[&str] = &["*.so.*", "*gfx90a*", "*_fallback.dat"];
+
+/// rocWMMA's tests with the library that some of them compare with, which has kernels for gfx942 and not for gfx950.
+const ROCWMMA: Source = Source::Debian {
+    rocm: "7.2.4",
+    packages: &["librocwmma-tests", "librocwmma-tests-validate"],
+    parts: &[("librocblas5", &["*.so.*", "*gfx942*", "*_fallback.dat"])],
+    python: &[],
+    foreign: &[],
+};
+const HIPSPARSELT: Source = Source::debian("7.2.4", &["hipsparselt-tests"]);
 
 /// How programs get ROCm's OpenCL of their place. By its file's name the loader finds it; no other is asked. Its compiler needs the source
 /// of a header that it has precompiled for warnings, and for kernels that define what the header does.
@@ -275,6 +294,53 @@ pub(crate) const SUITES: &[Suite] = &[
         ..Suite::DEFAULT
     },
     Suite {
+        name: "hipsparselt",
+        title: "hipSPARSELt's tests on gfx942",
+        source: HIPSPARSELT,
+        versions: &["hipsparselt-tests", "libhipsparselt0"],
+        programs: Programs::With("bin/hipsparselt-test", &["bin/hipsparselt_gtest.data"]),
+        form: GOOGLE_WITH_DATA,
+        arch: "gfx942",
+        full: 12,
+        ..Suite::DEFAULT
+    },
+    Suite {
+        name: "hipsparselt-gfx950",
+        title: "hipSPARSELt's tests on gfx950",
+        source: HIPSPARSELT,
+        place: "hipsparselt",
+        versions: &["hipsparselt-tests", "libhipsparselt0"],
+        programs: Programs::With("bin/hipsparselt-test", &["bin/hipsparselt_gtest.data"]),
+        form: GOOGLE_WITH_DATA,
+        arch: "gfx950",
+        full: 12,
+        ..Suite::DEFAULT
+    },
+    Suite {
+        name: "rocwmma",
+        title: "rocWMMA's tests on gfx942",
+        source: ROCWMMA,
+        versions: &["librocwmma-tests"],
+        programs: Programs::Of("libexec/rocm/librocwmma-tests"),
+        form: GOOGLE,
+        arch: "gfx942",
+        full: 28,
+        ..Suite::DEFAULT
+    },
+    Suite {
+        name: "rocwmma-gfx950",
+        title: "rocWMMA's tests on gfx950",
+        source: ROCWMMA,
+        place: "rocwmma",
+        versions: &["librocwmma-tests"],
+        programs: Programs::Of("libexec/rocm/librocwmma-tests"),
+        form: GOOGLE,
+        arch: "gfx950",
+        full: 28,
+        left_out: &[LeftOut { test: "gemm_", reason: "it compares with rocBLAS, which has no kernels for gfx950" }],
+        ..Suite::DEFAULT
+    },
+    Suite {
         name: "rocsolver",
         title: "rocSOLVER's tests",
         source: Source::Debian {
@@ -381,13 +447,9 @@ pub(crate) const SUITES: &[Suite] = &[
         versions: &["openmm"],
         programs: Programs::Ours("tests/suites/openmm"),
         form: SCRIPTS,
-        arch: ARCH,
-        variables: &[],
-        captured: true,
         short: 1,
         full: 7,
-        left_out: &[],
-        known: &[],
+        ..Suite::DEFAULT
     },
     Suite {
         name: "iree",
