@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn products_with_one_processor_have_peaks_of_their_own() {
-        let product = |arch, device| peaks(arch, device).map(|peaks| peaks.product);
+        let product = |arch, device: &str| peaks(arch, device).map(|peaks| peaks.product);
         for row in PEAKS {
             assert_eq!(product(row.arch, &format!("{} (emulated)", row.product)), Some(row.product));
         }
