@@ -325,3 +325,52 @@ fn what_cannot_work_is_refused_before_the_application_starts() {
     let again = omniprobe(&[&"log", &run.folder.path().join("log.csv"), &"-l", &run.folder.path().join("log.csv")]);
     assert!(String::from_utf8_lossy(&again.stderr).contains("found a log in records"), "{again:?}");
 }
+
+/// A run of many dispatches at once, whose records are in a file system in memory with so many KiB, and their log there or not.
+/// Returns the log's copy, and rows that are said to be lost.
+fn in_small_memory(kibibytes: u32, is_log_there: bool) -> (Outcome, PathBuf, u64) {
+    let run = Run::new("/usr/bin/unshare".into());
+    let (small, outside) = (run.file("small"), run.file("outside"));
+    for folder in [&small, &outside] {
+        fs::create_dir(folder).unwrap();
+    }
+    let log = if is_log_there { &small } else { &outside }.join("log");
+    // The file system is gone when the script ends.
+    let script = format!(
+        "mount -t tmpfs -o size={kibibytes}k none {small} && LOGDUR_LOG_LOCATION={log} {program} held 1 64 1 && \
+         {{ [ -z \"$(ls {small})\" ] || cp -p {small}/* {outside}; }}",
+        small = small.display(),
+        log = log.display(),
+        outside = outside.display(),
+        program = harness::hsa("rate").display(),
+    );
+    let run = run.args(["--user", "--map-root-user", "--mount", "/bin/sh", "-c", &script]);
+    let run = run.env("LOGDUR_LOG_FORMAT", "records").env("LOGDUR_RECORDS", &small);
+    let run = run.watched();
+    assert!(run.status.success(), "{}", run.stderr);
+    let lost = run.stderr.lines().find_map(|line| line.strip_prefix("logdur: ")?.split_once(" rows are lost: "));
+    let lost = lost.map_or(0, |(rows, _)| rows.parse().unwrap());
+    (run, outside.join("log"), lost)
+}
+
+#[test]
+fn a_small_file_system_in_memory_keeps_nobody_waiting_and_each_dispatch_is_in_the_log_or_counted() {
+    // Three times as many dispatches as are in flight at once, whose records take a MiB.
+    const ALL: usize = 3 * 12288;
+    let start = Instant::now();
+    let (_run, log, lost) = in_small_memory(512, false);
+    let log = Log::parse(&text(&log));
+    assert_eq!((log.rows.len(), log.account()["logged"], lost), (ALL, ALL as u64, 0));
+    assert!(log.notices.iter().any(|notice| notice.contains("No space left on device")), "{:?}", log.notices);
+
+    let (run, log, lost) = in_small_memory(512, true);
+    let left = fs::read_dir(log.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    let left: Vec<PathBuf> = left.filter(|path| path.extension().is_some_and(|name| name == "records")).collect();
+    let [left] = &left[..] else { panic!("{left:?}: {}", run.stderr) };
+    let late = log.with_extension("late");
+    fs::copy(&log, &late).unwrap();
+    printed(&[&"log", left, &"-l", &late]);
+    let rows = Log::parse(&text(&late)).rows.len();
+    assert!(lost > 0 && rows > 0 && rows as u64 + lost == ALL as u64, "{rows} {lost}");
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
