@@ -87,7 +87,7 @@ fuzz_target!(|data: &[u8]| {
     let (changes, rest) = data.as_chunks::<4>();
     let mut steps = steps();
     let mut end =
-        RegionEnd { region: 1, steps: 7, after: Some(SnapshotId(2)), is_complete: true, reason: String::new() };
+        RegionEnd { region: 1, steps: 7, after: Some(SnapshotId(2)), is_complete: true, ..RegionEnd::default() };
     let mut checkpoint = Checkpoint { region: 1, sequence: 4, snapshot: SnapshotId(2) };
     for &[which, field, a, b] in changes {
         let to = number(u16::from_le_bytes([a, b]));

@@ -49,6 +49,28 @@ pub(crate) struct OrderArgs {
     pub(crate) concurrent: bool,
 }
 
+impl OrderArgs {
+    /// Refuses steps beside each other.
+    ///
+    /// # Errors
+    /// When they are asked for: with the option that needs their order, and the reason.
+    pub(crate) fn in_order(&self, option: &str, why: &str) -> Result<()> {
+        in_order(self.concurrent, option, why)
+    }
+}
+
+/// Refuses steps beside each other, if they are asked for.
+///
+/// # Errors
+/// As for [`OrderArgs::in_order`].
+pub(crate) fn in_order(concurrent: bool, option: &str, why: &str) -> Result<()> {
+    if !concurrent {
+        return Ok(());
+    }
+    let (what, found) = ("--concurrent".to_owned(), option.to_owned());
+    Err(CapturedError::Usage { what, expected: format!("steps one after the other: {why}"), found }.into())
+}
+
 impl RegionArgs {
     /// The only region of a capture.
     pub(crate) fn only() -> RegionArgs {
@@ -98,6 +120,23 @@ pub(crate) fn beside(together: &Together, steps: u64) -> String {
 /// The same, for programs.
 pub(crate) fn beside_json(together: Together) -> Value {
     json!({ "queues": together.queues, "most_in_flight": together.most, "steps_alone": together.alone })
+}
+
+/// Where the host could decide by what GPUs had computed, in words; none where it could not. What it has decided is the application's in each
+/// replay.
+pub(crate) fn decided(brought: &[(u64, u64)]) -> Option<String> {
+    let (first, _) = brought.first()?;
+    let bytes: u64 = brought.iter().map(|(_, bytes)| bytes).sum();
+    Some(format!(
+        "host: copies had brought {bytes} bytes of GPUs to it before {} steps, the first of them {first}: what the host did from there on may \
+         depend on them, and is done as in the application",
+        brought.len()
+    ))
+}
+
+/// The same, for programs.
+pub(crate) fn brought_json(brought: &[(u64, u64)]) -> Value {
+    brought.iter().map(|(step, bytes)| json!({ "step": step, "bytes": bytes })).collect()
 }
 
 /// What is done with the parts of a region.

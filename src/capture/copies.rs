@@ -110,6 +110,8 @@ impl Written {
 /// A copy, by its signals.
 pub(crate) struct AsyncCopy {
     pub(crate) destination: Destination,
+    /// How many bytes of a GPU it brings to the host.
+    pub(crate) to_host: u64,
     /// Has a value above 0 until the copy is complete.
     pub(crate) completion: u64,
     /// It begins when all of these are 0.
@@ -139,14 +141,17 @@ struct Known {
     endless: bool,
     /// What copies that are complete have written, if somebody wants to know.
     written: Option<Written>,
+    /// How many bytes of GPUs copies that are complete have brought to the host.
+    brought: u64,
 }
 
 impl Known {
     /// Forgets copies that are complete.
     fn forget(&mut self, is_complete: impl Fn(&AsyncCopy) -> bool) {
-        let Known { copies, written, .. } = self;
+        let Known { copies, written, brought, .. } = self;
         copies.retain(|copy| {
             let gone = is_complete(copy);
+            *brought = brought.saturating_add(if gone { copy.to_host } else { 0 });
             written.iter_mut().filter(|_| gone).for_each(|written| written.add(copy.destination));
             !gone
         });
@@ -208,13 +213,14 @@ impl Drop for Held<'_> {
 }
 
 /// A call that returns when its copy is complete.
-pub(crate) struct Inside<'a>(&'a Copies, Destination);
+pub(crate) struct Inside<'a>(&'a Copies, Destination, u64);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        let Inside(copies, destination) = self;
+        let Inside(copies, destination, to_host) = self;
         let mut known = lock(&copies.known);
         known.inside -= 1;
+        known.brought = known.brought.saturating_add(*to_host);
         known.written.iter_mut().for_each(|written| written.add(*destination));
     }
 }
@@ -303,18 +309,25 @@ impl Copies {
         self.released(lock(&self.known)).lost_sight();
     }
 
-    /// A call is about to copy, and returns when that is done.
-    pub(crate) fn inside(&self, destination: Destination) -> Inside<'_> {
+    /// A call is about to copy, so many bytes of a GPU to the host, and returns when that is done.
+    pub(crate) fn inside(&self, destination: Destination, to_host: u64) -> Inside<'_> {
         let mut known = self.released(lock(&self.known));
         known.inside += 1;
         known.begun += 1;
-        Inside(self, destination)
+        Inside(self, destination, to_host)
     }
 
     /// What copies have written that were complete since the last call, or since the first one, which begins it. Copies under way are not
     /// in it.
     pub(super) fn written(&self) -> Written {
         lock(&self.known).written.replace(Written::default()).unwrap_or_default()
+    }
+
+    /// How many bytes of GPUs copies have brought to the host, as far as they are complete.
+    pub(super) fn brought(&self) -> u64 {
+        let mut known = lock(&self.known);
+        known.forget(AsyncCopy::is_complete);
+        known.brought
     }
 
     /// Nobody wants to know any more what copies write.
@@ -413,7 +426,7 @@ mod tests {
 
     fn copy(completion: u64, dependencies: Vec<u64>, path: Path) -> AsyncCopy {
         let destination = Destination::Range(completion, 8);
-        AsyncCopy { destination, completion, dependencies, engine: Some(Engine { gpu: 1, path }) }
+        AsyncCopy { destination, to_host: 5, completion, dependencies, engine: Some(Engine { gpu: 1, path }) }
     }
 
     #[test]
@@ -461,12 +474,13 @@ mod tests {
         first.value.store(0, Ordering::Relaxed);
         third.value.store(0, Ordering::Relaxed);
         assert!(!copies.are_at_rest());
-        drop(copies.inside(Destination::Range(64, 4)));
+        drop(copies.inside(Destination::Range(64, 4), 4));
         let written = copies.written();
         assert_eq!(written.ranges, [(first_handle, 8), (third_handle, 8), (64, 4)]);
         assert!(!written.elsewhere);
+        assert_eq!(copies.brought(), 5 + 5 + 4, "the second is not complete");
         copies.destroyed(second);
-        drop(copies.inside(Destination::Unknown));
+        drop(copies.inside(Destination::Unknown, 0));
         let written = copies.written();
         assert_eq!((written.ranges, written.elsewhere), (vec![(second, 8)], true));
     }

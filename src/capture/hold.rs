@@ -41,6 +41,8 @@ pub(super) struct Patience {
     stall: Duration,
     looked: Instant,
     moved: Instant,
+    /// As `moved`, but that nothing can wait for what is held is no progress.
+    progressed: Instant,
     seen: Vec<(u64, usize)>,
 }
 
@@ -48,7 +50,7 @@ impl Patience {
     /// From now on, at most until a moment, and without progress no longer than `stall` if something may wait for what is held.
     pub(super) fn until(end: Instant, stall: Duration) -> Patience {
         let now = Instant::now();
-        Patience { end, stall, looked: now, moved: now, seen: Vec::new() }
+        Patience { end, stall, looked: now, moved: now, progressed: now, seen: Vec::new() }
     }
 
     /// True when nothing has progressed for too long, or the end has come. A read index that moves, a record that completes and a
@@ -61,10 +63,10 @@ impl Patience {
         if now - self.looked >= LOOK_EVERY {
             self.looked = now;
             if self.look(&interceptor.queues.all(), copies) {
-                self.moved = now;
+                (self.moved, self.progressed) = (now, now);
             }
         }
-        if lifetime::is_ending() && now - self.moved >= AT_EXIT {
+        if lifetime::is_ending() && self.has_stood_still() {
             return true;
         }
         if now - self.moved < self.stall {
@@ -80,6 +82,11 @@ impl Patience {
             // A queue whose lock is taken is looked at the next time.
             None => false,
         }
+    }
+
+    /// True when nothing has progressed for so long that a process that ends does not wait any more.
+    pub(super) fn has_stood_still(&self) -> bool {
+        self.progressed.elapsed() >= AT_EXIT
     }
 
     /// True when nothing has progressed for a moment, and something may wait for what is held.

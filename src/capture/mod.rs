@@ -175,7 +175,7 @@ impl HoldQueue for Capture {
 
     fn written(&self, queue: &'static Queue, ring: &'static Ring, packets: Range<u64>) {
         if let Some(region) = &self.region {
-            region.written(queue, ring, packets);
+            region.written(queue, ring, packets, self.copies.brought());
         }
     }
 
@@ -237,6 +237,19 @@ impl FollowCode for Capture {
 }
 
 impl Capture {
+    /// How many bytes of memory of GPUs a copy brings to the host, where a region is captured.
+    pub(crate) fn brings(&self, destination: &Destination) -> u64 {
+        let (Some(_), Destination::Moved(Moved { to, bytes, content: Content::From(from) })) =
+            (&self.region, destination)
+        else {
+            return 0;
+        };
+        let memory = lock(&self.memory);
+        let is_of_gpu =
+            |at: u64| memory.around(at).is_some_and(|a| matches!(a.kind, memory::Kind::Pool(pool) if pool.is_gpu));
+        if is_of_gpu(*from) && !is_of_gpu(*to) { *bytes } else { 0 }
+    }
+
     /// Whether a dispatch is captured: its number among those of its kernel and geometry, if so.
     fn wants(&self, interceptor: &Interceptor, queue: &Queue, packet: &Packet) -> Option<u64> {
         if packet.is_extended_dispatch() {
@@ -368,7 +381,9 @@ impl Capture {
             let mut patience = Patience::until(since + self.limits.hold, self.limits.stall);
             let target = loop {
                 let is_behind = patience.is_behind(interceptor, &self.copies);
-                match self.next(patience.is_over(interceptor, &self.copies), is_behind) {
+                let is_ending = self.region.as_ref().is_some_and(Region::is_ending);
+                let in_vain = patience.is_over(interceptor, &self.copies) || is_ending && patience.has_stood_still();
+                match self.next(in_vain, is_behind) {
                     None if has_work() && !self.is_region_due() => std::thread::sleep(stall::LOOK),
                     target => break target,
                 }

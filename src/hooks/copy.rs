@@ -21,6 +21,8 @@ struct Asked {
     /// How many signals must reach 0 before the copy begins.
     count: u32,
     dependency: *const hsa_signal_t,
+    /// Of a copy of rows: how many bytes of a GPU it brings to the host.
+    rows_to_host: u64,
 }
 
 impl Asked {
@@ -61,7 +63,8 @@ impl Asked {
             // SAFETY: the caller's promise.
             let dependencies = (0..count).map(|n| unsafe { self.dependency.wrapping_add(n).read() }.handle);
             let dependencies: Vec<u64> = dependencies.filter(|&handle| handle != 0).collect();
-            let copy = |(completion, destination, engine): (hsa_signal_t, _, _)| AsyncCopy {
+            let copy = |(completion, destination, engine): (hsa_signal_t, Destination, _)| AsyncCopy {
+                to_host: self.rows_to_host.max(capture.brings(&destination)),
                 destination,
                 completion: completion.handle,
                 dependencies: dependencies.clone(),
@@ -165,7 +168,10 @@ fn by_agents(interceptor: &Interceptor, to: hsa_agent_t, from: hsa_agent_t, size
 
 /// Says that this thread copies until it is dropped.
 pub(super) fn copying(destination: Destination) -> Option<Inside<'static>> {
-    guard(None, || Some(session::current()?.capture?.copies.inside(destination)))
+    guard(None, || {
+        let capture = session::current()?.capture?;
+        Some(capture.copies.inside(destination, capture.brings(&destination)))
+    })
 }
 
 /// So many bytes from one address to another.
@@ -202,7 +208,7 @@ pub(super) unsafe extern "C" fn memory_async_copy(
     dependency: *const hsa_signal_t,
     completion: hsa_signal_t,
 ) -> hsa_status_t {
-    let asked = Asked { count: dependencies, dependency };
+    let asked = Asked { count: dependencies, dependency, rows_to_host: 0 };
     // SAFETY: the application's promise to the runtime.
     let _giving = unsafe {
         asked.before(completion, copied(to, from, size), |interceptor| {
@@ -236,7 +242,7 @@ pub(super) unsafe extern "C" fn memory_async_copy_on_engine(
     engine: hsa_amd_sdma_engine_id_t,
     force: bool,
 ) -> hsa_status_t {
-    let asked = Asked { count: dependencies, dependency };
+    let asked = Asked { count: dependencies, dependency, rows_to_host: 0 };
     // SAFETY: the application's promise to the runtime.
     let _giving = unsafe {
         asked.before(completion, copied(to, from, size), |interceptor| {
@@ -281,9 +287,11 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
 ) -> hsa_status_t {
     let path = if direction == hsaHostToDevice { Path::ToGpu } else { Path::ToHost };
     let engine = Engine::of(agent.handle, path);
-    let asked = Asked { count: dependencies, dependency };
     // SAFETY: the application's promise to the runtime.
     let range_copied = unsafe { range.as_ref() };
+    let bytes = range_copied.map_or(0, |range| [range.x, range.y, range.z].map(u64::from).iter().product());
+    let rows_to_host = if direction == hsaDeviceToHost { bytes } else { 0 };
+    let asked = Asked { count: dependencies, dependency, rows_to_host };
     // SAFETY: as above.
     let to_copied = unsafe { to.as_ref() };
     // SAFETY: as above.
@@ -291,7 +299,6 @@ pub(super) unsafe extern "C" fn memory_async_copy_rect(
     let destination = rows_of(to_copied, offset_copied, range_copied);
     // SAFETY: as above.
     let _giving = unsafe { asked.before(completion, destination, |_| Some(engine)) };
-    let bytes = range_copied.map_or(0, |range| [range.x, range.y, range.z].map(u64::from).iter().product());
     // The agent is the GPU that copies; the direction says which side it is.
     let agents = match direction {
         direction if direction == hsaHostToDevice => [0, agent.handle],
@@ -337,7 +344,7 @@ pub(super) unsafe extern "C" fn memory_async_batch_copy(
     dependencies: u32,
     dependency: *const hsa_signal_t,
 ) -> hsa_status_t {
-    let asked = Asked { count: dependencies, dependency };
+    let asked = Asked { count: dependencies, dependency, rows_to_host: 0 };
     let listed = if operations.is_null() { 0 } else { count as usize };
     let each = |interceptor: &Interceptor| {
         // SAFETY: the application's promise to the runtime.

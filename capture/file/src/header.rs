@@ -7,7 +7,7 @@ pub const CAPTURE_MAGIC: [u8; 8] = *b"LDCAP\r\n\x1a";
 /// A reader takes files of its own major version, of any minor.
 pub const MAJOR: u16 = 1;
 /// Goes up when fields, optional frames, or anything else is added that older readers may ignore.
-pub const MINOR: u16 = 9;
+pub const MINOR: u16 = 10;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 128;
 /// Memory is cut where addresses are multiples of this.

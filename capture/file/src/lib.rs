@@ -28,6 +28,7 @@
 mod check;
 mod chunk;
 mod compress;
+mod digest;
 mod error;
 mod extent;
 mod fingerprint;
@@ -59,6 +60,7 @@ mod writer;
 
 pub use check::Report;
 pub use compress::Compress;
+pub use digest::Digests;
 pub use error::CaptureError;
 pub use frame::MAX_BODY;
 pub use header::{CAPTURE_MAGIC, CHUNK, HEADER_BYTES, Header, MAJOR, MINOR, PAGE};

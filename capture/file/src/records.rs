@@ -427,6 +427,10 @@ fields! {
         17 has_changed: bool,
         /// Of a dispatch: the ranges of ROCTx that were open when the host rang the doorbell for it, in the order in which they began: those of the thread that rang, and those that any thread may end.
         18 ranges: Vec<String>,
+        /// How many bytes of memory of GPUs copies had brought to the host when it rang the doorbell for it, since the beginning of the region.
+        19 host_had: u64,
+        /// The digest of the records of the file up to it.
+        20 digest: Id,
     }
 
     /// All memory that a region has reached, after a step.
@@ -451,6 +455,8 @@ fields! {
         4 is_complete: bool,
         /// Why it ended before, or what it lacks.
         5 reason: String,
+        /// The digest of the records of the file up to it.
+        6 digest: Id,
     }
 
     /// Where the store is that has contents of this file. Of several, the last one is looked at first.

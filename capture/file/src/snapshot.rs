@@ -207,6 +207,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         self.flush()?;
         let SnapshotWriter { writer, id, parent, incomplete, frames, bytes, unchanged, new, forgets, .. } = self;
         writer.snapshot_record(&Snapshot { id, parent, incomplete, frames, bytes, unchanged })?;
+        writer.chain.has(id, &new.addresses());
         writer.state = new;
         writer.state_of = Some(id);
         if forgets {

@@ -98,7 +98,7 @@ pub(crate) trait Value {
     fn shown(&self) -> Option<Shown>;
 }
 
-fn put(tag: u16, kind: Kind, value: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn put(tag: u16, kind: Kind, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&tag.to_le_bytes());
     out.extend_from_slice(&(kind as u16).to_le_bytes());
     out.extend_from_slice(&(value.len() as u32).to_le_bytes());
@@ -314,6 +314,17 @@ pub(crate) fn replace(body: &mut [u8], tag: u16, value: &[u8]) {
             field.copy_from_slice(value);
         }
     });
+}
+
+/// The fields of a record's body: the tag, all bytes, and those of the value; up to one that is cut off.
+pub(crate) fn fields(mut body: &[u8]) -> impl Iterator<Item = (u16, &[u8], &[u8])> {
+    std::iter::from_fn(move || {
+        let ([t0, t1, _, _, length @ ..], _) = body.split_first_chunk::<FIELD_HEAD>()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (whole, rest) = body.split_at_checked(FIELD_HEAD + length)?;
+        body = rest;
+        Some((u16::from_le_bytes([*t0, *t1]), whole, whole.get(FIELD_HEAD..)?))
+    })
 }
 
 /// Goes over the fields of a record's body.

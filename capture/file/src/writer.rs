@@ -15,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::chunk::Key;
 use crate::compress::Compress;
+use crate::digest::Chain;
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::fingerprint::Fingerprints;
@@ -107,6 +108,8 @@ pub struct Writer<S: Storage = FileStorage> {
     pub(crate) state: State,
     pub(crate) state_of: Option<SnapshotId>,
     pub(crate) snapshots: u64,
+    /// The digests of the records.
+    pub(crate) chain: Chain,
     told_of_memory: bool,
 }
 
@@ -148,11 +151,11 @@ records! {
     dispatch: Dispatch;
     /// Writes that a region begins.
     region: Region;
-    /// Writes a step of a region, and commits it with its delta.
+    /// Writes a step of a region, and commits it with its delta. A digest that it has is kept; else it gets that of what this writer wrote.
     step: Step;
     /// Writes that a snapshot is the memory after a step, and commits it.
     checkpoint: Checkpoint;
-    /// Writes that a region has ended, and commits it with the memory after.
+    /// Writes that a region has ended, and commits it with the memory after. The digest is as that of steps.
     region_end: RegionEnd;
     /// Writes what a reader has to be told.
     note: Note;
@@ -240,6 +243,7 @@ impl<S: Storage> Writer<S> {
             state: State::default(),
             state_of: None,
             snapshots: 0,
+            chain: Chain::default(),
             told_of_memory: false,
         }
     }
@@ -433,6 +437,14 @@ impl<S: Storage> Writer<S> {
 
     /// Writes a record; it commits what is before it.
     fn record<R: Record>(&mut self, record: &R) -> Result<(), CaptureError> {
+        if self.chain.wants(R::TYPE) {
+            let mut bytes = Vec::new();
+            record.write(&mut bytes);
+            let last = self.chain.put(R::TYPE, &mut bytes);
+            self.framed(R::NAME, R::TYPE, flags_of(R::TYPE), &mut |body| body.extend_from_slice(&bytes))?;
+            self.chain.wrote(last);
+            return Ok(());
+        }
         self.framed(R::NAME, R::TYPE, flags_of(R::TYPE), &mut |body| record.write(body))
     }
 

@@ -13,7 +13,7 @@ use crate::captured::taken;
 use crate::exit;
 use crate::output::{file, lines, tell};
 use crate::progress;
-use crate::region::SourceArgs;
+use crate::region::{SourceArgs, in_order};
 
 /// What is written, and where.
 #[derive(Args, Clone, Debug)]
@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// Also write memory that no argument and no variable names.
     #[arg(long, conflicts_with = "region")]
     all: bool,
+    /// Refused, with the reason.
+    #[arg(long, hide = true)]
+    concurrent: bool,
     /// Write only code objects.
     #[arg(long, conflicts_with = "region")]
     code: bool,
@@ -40,6 +43,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When the capture is damaged, or a file cannot be written.
 pub(crate) fn run(options: &Options) -> Result<Exit> {
+    in_order(options.concurrent, "extract", "the memory before a dispatch is what all steps before it have left")?;
     if options.source.region.asked().is_some() {
         return of_region(options);
     }

@@ -13,6 +13,7 @@ use logdur_intercept::{Interceptor, queue};
 
 use super::{Failed, File, Taken, number_of};
 use crate::capture::copies::{Content, Moved};
+use crate::capture::region::AtDoorbell;
 use crate::kernels::Kernels;
 
 /// The number of the region: a file has one.
@@ -37,8 +38,7 @@ impl File {
         interceptor: &Interceptor,
         kernels: &Kernels,
         taken: &Taken,
-        (sequence, waited, changed): (u64, Vec<Completed>, Option<Vec<Changed>>),
-        ranges: Vec<String>,
+        (sequence, known, changed): (u64, AtDoorbell, Option<Vec<Changed>>),
     ) -> Result<Vec<String>, Failed> {
         self.queue(taken.target.0)?;
         let mut dispatch = self.record(interceptor, taken);
@@ -51,8 +51,9 @@ impl File {
             evidence: Evidence::Idle,
             queue: dispatch.queue,
             index: dispatch.index,
-            waited,
-            ranges,
+            waited: known.completed,
+            ranges: known.ranges,
+            host_had: known.host_had,
             held_ns,
             has_changed: changed.is_some(),
             changed: changed.unwrap_or_default(),
@@ -99,7 +100,7 @@ impl File {
         &mut self,
         (kind, packet): (StepKind, &Packet),
         (queue, index): (&queue::Queue, u64),
-        (sequence, delta, waited): (u64, Option<SnapshotId>, Vec<Completed>),
+        (sequence, delta, known): (u64, Option<SnapshotId>, AtDoorbell),
     ) -> Result<(), Failed> {
         self.queue(queue)?;
         self.writer()?.step(&Step {
@@ -111,7 +112,8 @@ impl File {
             packet: logdur_capture::Packet(packet.to_bytes()),
             queue: queue.id.load(Ordering::Relaxed),
             index,
-            waited,
+            waited: known.completed,
+            host_had: known.host_had,
             ..Step::default()
         })
     }
@@ -134,7 +136,14 @@ impl File {
             self.note(Severity::Loss, "region", &text)?;
         }
         self.region_has_ended = Some((steps, reason.clone()));
-        self.writer()?.region_end(&RegionEnd { region: REGION, steps, after, is_complete, reason })
+        self.writer()?.region_end(&RegionEnd {
+            region: REGION,
+            steps,
+            after,
+            is_complete,
+            reason,
+            ..RegionEnd::default()
+        })
     }
 
     /// What a reader of the region has to be told.

@@ -14,12 +14,12 @@ mod shadow;
 mod take;
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use hsa_sys::abi::aql::{Packet, PacketType};
-use logdur_capture::{Completed, StepKind};
+use logdur_capture::StepKind;
 use logdur_intercept::Interceptor;
 use logdur_intercept::ports::{CountDispatch, Follow};
 use logdur_intercept::queue::{Lease, Queue, Ring};
@@ -51,6 +51,8 @@ pub(super) struct Region {
     hashes: bool,
     chosen: Mutex<Chosen>,
     ended: Condvar,
+    /// The process waits for its end.
+    ending: AtomicBool,
     /// Of the capture thread.
     reached: Mutex<Reached>,
 }
@@ -89,8 +91,8 @@ struct Other {
     queue: &'static Queue,
     _lease: Lease,
     index: u64,
-    /// How far other queues had come when the host rang for it.
-    waited: Vec<Completed>,
+    /// What the host knew when it rang for it.
+    known: AtDoorbell,
     waits: Waits,
 }
 
@@ -136,6 +138,7 @@ impl Region {
             hashes: settings.region_hashes != 0,
             chosen: Mutex::new(chosen),
             ended: Condvar::new(),
+            ending: AtomicBool::new(false),
             reached: Mutex::default(),
         };
         (Some(region), Vec::new())
@@ -216,16 +219,16 @@ impl Region {
             PacketType::BarrierAnd | PacketType::BarrierOr => StepKind::Barrier,
             _ => StepKind::Vendor,
         };
-        let waited = chosen.order.at_doorbell(own, index).completed;
+        let known = chosen.order.at_doorbell(own, index);
         let _lease = interceptor.queues.lease();
-        chosen.others.push(Other { kind, packet: *packet, queue, _lease, index, waited, waits });
+        chosen.others.push(Other { kind, packet: *packet, queue, _lease, index, known, waits });
     }
 
-    /// The host has written packets of a queue, and rung for them.
-    pub(super) fn written(&self, queue: &Queue, ring: &Ring, packets: Range<u64>) {
+    /// The host has written packets of a queue, and rung for them, when copies had brought so many bytes of GPUs to it.
+    pub(super) fn written(&self, queue: &Queue, ring: &Ring, packets: Range<u64>, host_had: u64) {
         // No lock is held meanwhile: the library of markers has its own.
         let ranges = markers::open_ranges();
-        lock(&self.chosen).order.written(queue, ring, packets, ranges);
+        lock(&self.chosen).order.written(queue, ring, packets, (ranges, host_had));
     }
 
     /// What was known when the host rang for a packet, which is asked once, in order.
@@ -235,7 +238,7 @@ impl Region {
 
     /// The packets that are no dispatches and are over, each with what it depended on: those that the packet processor has passed, and
     /// those before a dispatch; all of them, where nothing more comes.
-    fn others(&self, before: Option<(&Queue, u64)>) -> Vec<(Other, Vec<Completed>)> {
+    fn others(&self, before: Option<(&Queue, u64)>) -> Vec<(Other, AtDoorbell)> {
         let all = std::mem::take(&mut lock(&self.chosen).others);
         let Some((queue, index)) = before else { return lock(&self.chosen).order.put_in_order(all) };
         let is_over = |other: &Other| {
@@ -307,12 +310,18 @@ impl Region {
         if chosen.phase != Phase::Closing {
             return;
         }
+        self.ending.store(true, Ordering::Relaxed);
         wake();
         let end = Instant::now() + AT_END;
         while chosen.phase != Phase::Over {
             let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else { break };
             chosen = self.ended.wait_timeout(chosen, left).unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
+    }
+
+    /// True once the process waits for the end of the region, which it does without what makes no progress.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
     }
 
     /// Nothing more is captured.

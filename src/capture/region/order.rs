@@ -33,6 +33,8 @@ pub(in crate::capture) struct AtDoorbell {
     pub(in crate::capture) completed: Vec<Completed>,
     /// The ranges of ROCTx that were open in the thread that rang.
     pub(in crate::capture) ranges: Vec<String>,
+    /// How many bytes of GPUs copies had brought to the host.
+    pub(in crate::capture) host_had: u64,
 }
 
 /// What is known of the order of packets. Queues have their numbers.
@@ -42,6 +44,8 @@ pub(super) struct Order {
     completed: HashMap<u64, u64>,
     /// Of each queue, where packets end that were rung for together, and what was known then.
     rung: HashMap<u64, VecDeque<(u64, AtDoorbell)>>,
+    /// What copies had brought to the host at the last doorbell.
+    host_had: u64,
     /// The packets that complete signals, by the signals' handles.
     producers: HashMap<u64, Vec<Completed>>,
     /// By queue and index.
@@ -82,10 +86,17 @@ impl Order {
         all
     }
 
-    /// The host has written packets, and rung for them, while these ranges were open.
-    pub(super) fn written(&mut self, queue: &Queue, ring: &Ring, packets: Range<u64>, ranges: Vec<String>) {
+    /// The host has written packets, and rung for them, while these ranges were open and copies had brought so many bytes of GPUs to it.
+    pub(super) fn written(
+        &mut self,
+        queue: &Queue,
+        ring: &Ring,
+        packets: Range<u64>,
+        (ranges, host_had): (Vec<String>, u64),
+    ) {
         let (own, published) = (number(queue), ring.published.load(Ordering::Relaxed));
-        let now = AtDoorbell { completed: self.now(own), ranges };
+        self.host_had = self.host_had.max(host_had);
+        let now = AtDoorbell { ranges, ..self.known(own) };
         let rung = self.rung.entry(own).or_default();
         while rung.front().is_some_and(|(end, _)| *end <= published) {
             rung.pop_front();
@@ -130,9 +141,14 @@ impl Order {
         }
     }
 
+    /// What is known at a doorbell of a queue.
+    fn known(&self, own: u64) -> AtDoorbell {
+        AtDoorbell { completed: self.now(own), ranges: Vec::new(), host_had: self.host_had }
+    }
+
     /// What was known when the host rang for a packet, which is asked once, in order.
     pub(super) fn at_doorbell(&mut self, queue: u64, index: u64) -> AtDoorbell {
-        let now = AtDoorbell { completed: self.now(queue), ranges: Vec::new() };
+        let now = self.known(queue);
         let Some(rung) = self.rung.get_mut(&queue) else { return now };
         while rung.front().is_some_and(|(end, _)| *end <= index) {
             rung.pop_front();
@@ -147,7 +163,7 @@ impl Order {
 
     /// Puts packets that are over behind all that they wait for, and says what that was. What is not over when a region ends depends on
     /// nothing that is not.
-    pub(super) fn put_in_order(&mut self, others: Vec<Other>) -> Vec<(Other, Vec<Completed>)> {
+    pub(super) fn put_in_order(&mut self, others: Vec<Other>) -> Vec<(Other, AtDoorbell)> {
         let (mut left, mut all) = (VecDeque::from(others), Vec::new());
         while !left.is_empty() {
             let is_first = |at: usize| {
@@ -161,7 +177,7 @@ impl Order {
             let next = (0..left.len()).find(|&at| is_first(at) && left.get(at).is_some_and(may_go));
             let Some(other) = left.remove(next.unwrap_or(0)) else { break };
             let own = number(other.queue);
-            let mut waited = other.waited.clone();
+            let AtDoorbell { completed: mut waited, ranges, host_had } = other.known.clone();
             match &other.waits {
                 Waits::For(packets) => {
                     let complete = packets.iter().filter(|packet| packet.queue != own && self.is_complete(packet));
@@ -170,7 +186,7 @@ impl Order {
                 Waits::Anything => join(&mut waited, &self.now(own)),
             }
             self.has_completed(own, other.index);
-            all.push((other, waited));
+            all.push((other, AtDoorbell { completed: waited, ranges, host_had }));
         }
         all
     }
@@ -221,16 +237,19 @@ mod tests {
         let mut order = Order::default();
         let known = |order: &Order, ranges: &[&str]| AtDoorbell {
             completed: order.now(1),
+            host_had: order.host_had,
             ranges: ranges.iter().map(|name| (*name).to_owned()).collect(),
         };
         order.rung.insert(1, VecDeque::from([(2, known(&order, &["step", "layer"]))]));
         order.has_completed(2, 6);
+        order.host_had = 100;
         let now = known(&order, &[]);
         order.rung.get_mut(&1).unwrap().push_back((4, now));
         order.has_completed(2, 7);
         let [first, third, later] = [0, 2, 4].map(|index| order.at_doorbell(1, index));
         assert_eq!((first.completed, first.ranges), (vec![], vec!["step".to_owned(), "layer".to_owned()]));
         assert_eq!((third.completed, third.ranges), (vec![Completed { queue: 2, index: 7 }], vec![]));
+        assert_eq!((first.host_had, third.host_had), (0, 100));
         assert_eq!(later.completed, [Completed { queue: 2, index: 8 }], "no doorbell was seen: as far as it is now");
     }
 }

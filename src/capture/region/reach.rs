@@ -4,9 +4,9 @@
 //! The capture thread.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io;
 use std::ops::Range;
 use std::time::Instant;
+use std::{io, mem};
 
 use logdur_capture::{Changed, Id, IdOfPieces, words, words_in};
 use logdur_journal::pages;
@@ -55,8 +55,10 @@ pub(in crate::capture) struct Reached {
 /// Reached memory.
 struct One {
     allocation: Allocation,
-    /// First addresses of the memory that its words lead to.
-    links: Vec<u64>,
+    /// The memory that its words lead to.
+    links: Vec<Range<u64>>,
+    /// Memory that they led to and that is gone: where there is memory again, they lead there.
+    dangling: Vec<Range<u64>>,
     /// Of memory that the host can write.
     shadow: Option<Shadow>,
     /// What it was after the last dispatch, if hashes are kept.
@@ -72,7 +74,36 @@ impl Reached {
     /// Forgets memory that is gone, also if other memory has its address now.
     pub(super) fn forget_gone(&mut self, memory: &Memory) {
         self.all.retain(|_, one| memory.is_same(&one.allocation));
+        let Reached { all, found, .. } = self;
+        let there: HashSet<u64> = all.keys().copied().chain(found.iter().map(|found| found.base)).collect();
+        for one in all.values_mut() {
+            let (links, gone) = mem::take(&mut one.links).into_iter().partition(|link| there.contains(&link.start));
+            one.links = links;
+            one.dangling.extend::<Vec<_>>(gone);
+        }
         self.kept = self.all.values().filter_map(|one| one.shadow.as_ref()).map(Shadow::kept).sum();
+    }
+
+    /// The memory whose words lead to memory that was allocated where other memory was before: its words are to be followed again.
+    pub(super) fn led_anew(&mut self, memory: &Memory) -> Vec<Allocation> {
+        let mut anew = Vec::new();
+        for one in self.all.values_mut().filter(|one| !one.dangling.is_empty()) {
+            let before = mem::take(&mut one.dangling);
+            for there in memory.all().map(|there| there.base..there.end()) {
+                let meets = |range: &Range<u64>| range.start < there.end && there.start < range.end;
+                if before.iter().any(meets) && anew.last() != Some(&one.allocation) {
+                    anew.push(one.allocation);
+                }
+            }
+            one.dangling = memory.all().fold(before, |rest, there| {
+                let parts = rest.into_iter().flat_map(|range| {
+                    let (start, end) = (range.start.max(there.base), range.end.min(there.end()));
+                    if start < end { [range.start..start, end..range.end] } else { [range, 0..0] }
+                });
+                parts.filter(|part| !part.is_empty()).collect()
+            });
+        }
+        anew
     }
 
     fn enter(&mut self, allocation: Allocation) {
@@ -84,7 +115,7 @@ impl Reached {
             Shadow::new(base, size, in_full)
         });
         self.kept += shadow.as_ref().map_or(0, Shadow::kept);
-        self.all.insert(base, One { allocation, links: Vec::new(), shadow, id: None });
+        self.all.insert(base, One { allocation, links: Vec::new(), dangling: Vec::new(), shadow, id: None });
     }
 
     /// The memory that can be reached from some addresses of memory.
@@ -94,7 +125,7 @@ impl Reached {
             if let Some(one) = self.all.get(&base)
                 && found.insert(base)
             {
-                next.extend(one.links.iter().filter(|link| !found.contains(link)));
+                next.extend(one.links.iter().map(|link| link.start).filter(|link| !found.contains(link)));
             }
         }
         found
@@ -155,6 +186,8 @@ pub(super) struct Delta<'a, 'r> {
     pub(super) left: u64,
     /// Memory that the dispatch itself leads to.
     pub(super) roots: Vec<Allocation>,
+    /// Reached memory whose words are followed again.
+    pub(super) anew: Vec<Allocation>,
     /// Memory that is reached with this step, and how much of it was read.
     pub(super) new: Vec<Allocation>,
     pub(super) next: usize,
@@ -191,8 +224,9 @@ impl Delta<'_, '_> {
         let found = led_to(self.capture, self.span, bytes);
         if let Some(one) = self.reached.all.get_mut(&base) {
             for inside in &found {
-                if !one.links.contains(&inside.base) {
-                    one.links.push(inside.base);
+                let link = inside.base..inside.end();
+                if !one.links.contains(&link) {
+                    one.links.push(link);
                 }
             }
         }
@@ -275,7 +309,7 @@ impl Delta<'_, '_> {
     /// Takes out of what copies have written what is to be steps: no other copy has to do with their memory, and they have written what is
     /// there now.
     fn take_exact(&mut self) {
-        let moved = std::mem::take(&mut self.written.moved);
+        let moved = mem::take(&mut self.written.moved);
         let range = |at: u64, bytes: u64| at..at.saturating_add(bytes);
         let to = |moved: &Moved| range(moved.to, moved.bytes);
         let from = |moved: &Moved| match moved.content {
@@ -311,11 +345,34 @@ impl Delta<'_, '_> {
                 bytes.resize(STEP.min(moved.bytes - at) as usize, 0);
                 if self.known(moved.to + at, &mut bytes) {
                     let base = self.reached.all.range(..=moved.to).next_back().map_or(0, |(base, _)| *base);
-                    let found = std::mem::take(&mut bytes);
+                    let found = mem::take(&mut bytes);
                     self.follow(base, &found);
                     bytes = found;
                 }
                 at += bytes.len() as u64;
+            }
+        }
+    }
+
+    /// Follows words that lead to other memory than before.
+    fn follow_anew(&mut self) {
+        let mut bytes = Vec::new();
+        for range in mem::take(&mut self.anew) {
+            let mut at = range.base;
+            while at < range.end() {
+                // An address across two pieces is in the second one, too.
+                let from = at.saturating_sub(BEFORE as u64).max(range.base);
+                let stop = (at | (STEP - 1)).saturating_add(1).min(range.end());
+                bytes.resize((stop - from) as usize, 0);
+                let read = |delta: &mut Self, to: &mut [u8]| {
+                    delta.known(from, to) || delta.capture.piece(delta.reading, &range, from, to, delta.end).is_ok()
+                };
+                if read(self, &mut bytes) {
+                    self.follow(range.base, &bytes);
+                } else {
+                    self.unread.push(format!("{} bytes at {from:#x} could not be searched for addresses", stop - from));
+                }
+                at = stop;
             }
         }
     }
@@ -406,9 +463,10 @@ impl Source for Delta<'_, '_> {
         self.take_exact();
         self.follow_exact();
         self.copied(write)?;
+        self.follow_anew();
         self.defers = false;
-        let found = std::mem::take(&mut self.reached.found);
-        let roots = std::mem::take(&mut self.roots);
+        let found = mem::take(&mut self.reached.found);
+        let roots = mem::take(&mut self.roots);
         roots.into_iter().chain(found).for_each(|allocation| self.reach(allocation));
         Ok(())
     }
@@ -431,7 +489,7 @@ impl Source for Delta<'_, '_> {
             shadow.renew(at, to);
         }
         // An address may lie across two pieces.
-        let (mut across, behind) = std::mem::take(&mut self.last);
+        let (mut across, behind) = mem::take(&mut self.last);
         if behind == at {
             across.extend(to.iter().take(BEFORE));
             self.follow(range.base, &across);

@@ -13,7 +13,6 @@ use logdur_settings as settings;
 use logdur_settings::CaptureScope;
 use logdur_system::lock;
 
-use super::order::AtDoorbell;
 use super::reach::{Delta, Whole};
 use super::{Other, Reached, Region};
 use crate::capture::copies::{Moved, Written};
@@ -141,9 +140,8 @@ impl Capture {
         taken.held = target.since.elapsed();
         reached.steps += 1;
         reached.since_checkpoint += 1;
-        let AtDoorbell { completed, ranges } = target.at_doorbell.clone();
-        let about = (reached.steps, completed, changed.flatten());
-        for what in lock(&self.file).step(interceptor, self.kernels, &taken, about, ranges)? {
+        let about = (reached.steps, target.at_doorbell.clone(), changed.flatten());
+        for what in lock(&self.file).step(interceptor, self.kernels, &taken, about)? {
             interceptor.notice(format!("capture: {what}"));
         }
         self.taken.fetch_add(1, Ordering::Relaxed);
@@ -172,12 +170,12 @@ impl Capture {
             reached.steps += 1;
             lock(&self.file).changed_step(reached.steps, delta)?;
         }
-        for (n, (Other { kind, packet, queue, index, .. }, waited)) in others.into_iter().enumerate() {
+        for (n, (Other { kind, packet, queue, index, .. }, known)) in others.into_iter().enumerate() {
             reached.steps += 1;
             reached.since_checkpoint += 1;
             let mut file = lock(&self.file);
             let delta = changed.filter(|_| n + 1 == last);
-            file.other_step((kind, &packet), (queue, index), (reached.steps, delta, waited))?;
+            file.other_step((kind, &packet), (queue, index), (reached.steps, delta, known))?;
             let may_write = kind == StepKind::Vendor && packet.setup() as u8 != vendor::BARRIER_VALUE;
             if may_write && !mem::replace(&mut reached.told_of_vendor, true) {
                 let text =
@@ -204,6 +202,7 @@ impl Capture {
             end,
             left,
             roots: Vec::new(),
+            anew: Vec::new(),
             new: Vec::new(),
             next: 0,
             span,
@@ -241,6 +240,7 @@ impl Capture {
         reached.forget_gone(&memory);
         let found = mem::take(&mut reached.found);
         roots.extend(found.into_iter().filter(|found| memory.is_same(found)));
+        let anew = reached.led_anew(&memory);
         drop(memory);
         let written = self.copies.written();
         if written.elsewhere && !mem::replace(&mut reached.told_of_copies, true) {
@@ -250,6 +250,7 @@ impl Capture {
         }
         let mut delta = self.a_delta(reached, reading, written, end);
         delta.roots = roots;
+        delta.anew = anew;
         let left = delta.left;
         let read = lock(&self.file).snapshot(interceptor, None, &mut delta, end)?;
         let (unread, new, exact) =

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
 
 use logdur_capture::{End, Evidence, Placed, Reader, Severity, SnapshotId, Step, StepKind};
 
@@ -223,6 +224,25 @@ fn kernels_that_wait_for_each_other_end_the_region_with_the_reason_and_the_appli
     assert!(!end.is_complete && end.after.is_none(), "{end:?}");
     assert!(end.reason.contains("it may wait for work that was held for the capture"), "{end:?}");
     assert_eq!(kernels(&reader).iter().filter(|name| !name.is_empty()).count(), 2, "{:?}", kernels(&reader));
+    let notices = run.log().notices;
+    assert!(notices.iter().any(|notice| notice.contains("the region has ended: ")), "{notices:?}");
+}
+
+#[test]
+fn a_barrier_whose_signal_nobody_sets_ends_the_region_in_bounded_time_and_is_told() {
+    let run = Run::hsa("untouched").args(["signal that never comes", "reached"]).env("LOGDUR_CAPTURE_MAX_STALL", "1");
+    let start = Instant::now();
+    let (run, reader) = region(run, UNTOUCHED);
+    let took = start.elapsed();
+    let run = run.passed();
+    assert!(took < Duration::from_secs(25), "{took:?}");
+    let end = &reader.records().region_ends[0];
+    assert!(!end.is_complete && end.after.is_none(), "{end:?}");
+    assert!(end.reason.contains("earlier work had not ended, and made no progress for 1 s"), "{end:?}");
+    // What came before is there: the kernel behind the barrier is not.
+    let names: Vec<&str> = kernels(&reader).into_iter().filter(|name| !name.is_empty()).collect();
+    assert_eq!(names.iter().filter(|name| **name == "increment").count(), 2, "{names:?}");
+    assert_eq!(names.iter().filter(|name| **name == "write_to").count(), 1, "{names:?}");
     let notices = run.log().notices;
     assert!(notices.iter().any(|notice| notice.contains("the region has ended: ")), "{notices:?}");
 }

@@ -13,6 +13,7 @@ mod mutants;
 pub(crate) mod mutations;
 pub(crate) mod region;
 pub(crate) mod region_of_a_program;
+mod regions_lacking;
 mod regions_together;
 mod stacks;
 mod trim;

@@ -109,3 +109,18 @@ fn a_capture_that_does_not_say_what_steps_depended_on_is_refused() {
     assert_eq!(outcome.status.code(), Some(2), "{}", text(&outcome));
     assert!(outcome.stderr.contains("step 1 has waited for step 5, which is not before it"), "{}", text(&outcome));
 }
+
+#[test]
+fn what_needs_the_order_of_steps_refuses_to_run_them_beside_each_other_and_says_why() {
+    let story = story();
+    for (tool, options, said) in [
+        ("verify", &["--concurrent", "--bisect", "nan"][..], "found --bisect"),
+        ("extract", &["--concurrent", "--dispatch", "15", "-o", "one.ldcap"], "found extract"),
+    ] {
+        let outcome = story.tool(tool, options);
+        assert_eq!(outcome.status.code(), Some(1), "{}", text(&outcome));
+        let reason = "--concurrent: expected steps one after the other: ";
+        assert!(outcome.stderr.contains(reason) && outcome.stderr.contains(said), "{}", text(&outcome));
+        assert!(outcome.stdout.is_empty(), "nothing ran: {}", text(&outcome));
+    }
+}

@@ -1,6 +1,7 @@
 //! Finds what is wrong with the records of a region: steps that are lost or out of their order, and what they refer to in vain.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use logdur_capture::{Completed, Dispatch, Id, Placed, Reader, SnapshotId, Step, StepKind};
 
@@ -114,4 +115,37 @@ impl<'r> Check<'r> {
         }
         Ok(())
     }
+}
+
+/// Packets that are no steps, though steps behind them in their queue are, or waited for them: a line for each queue.
+pub(super) fn missing(steps: &[&Placed<Step>]) -> Vec<String> {
+    let mut queues = BTreeMap::<u64, (BTreeMap<u64, u64>, u64)>::new();
+    for step in steps.iter().filter(|step| has_packet(step)) {
+        let (packets, end) = queues.entry(step.queue).or_default();
+        packets.insert(step.index, step.sequence);
+        *end = (*end).max(step.index.saturating_add(1));
+    }
+    for waited in steps.iter().flat_map(|step| &step.waited) {
+        // What was before the first step of a queue was before the region.
+        if let Some((_, end)) = queues.get_mut(&waited.queue) {
+            *end = (*end).max(waited.index);
+        }
+    }
+    let mut all = Vec::new();
+    for (queue, (packets, end)) in queues {
+        let (mut next, mut lost) = (None, Vec::<Range<u64>>::new());
+        for index in packets.keys().copied().chain([end]) {
+            lost.extend(next.filter(|next| *next < index).map(|next| next..index));
+            next = Some(index.saturating_add(1));
+        }
+        let count: u64 = lost.iter().map(|range| range.end - range.start).sum();
+        if let Some(first) = lost.first() {
+            all.push(format!(
+                "{count} packets of queue {queue}, the first of them {}, are no steps, though steps came behind them or waited for them: what \
+                 they did is not replayed",
+                first.start
+            ));
+        }
+    }
+    all
 }

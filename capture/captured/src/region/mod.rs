@@ -12,7 +12,8 @@ mod span;
 use std::ops::Range;
 
 use logdur_capture::{
-    Allocation, Checkpoint, Dispatch, Evidence, FramePosition, Placed, Reader, RegionEnd, SnapshotId, Step, StepKind,
+    Allocation, Checkpoint, Digests, Dispatch, Evidence, FramePosition, Placed, Reader, RegionEnd, SnapshotId, Step,
+    StepKind,
 };
 
 use check::Check;
@@ -37,6 +38,8 @@ pub struct Region<'r> {
     pub checkpoints: Vec<&'r Placed<Checkpoint>>,
     /// How it ended; `None` if its process did before.
     pub end: Option<&'r Placed<RegionEnd>>,
+    /// Whether all of it is as it was written.
+    digests: Digests,
 }
 
 /// Steps of a region that follow each other.
@@ -61,6 +64,21 @@ impl Part {
             format!("steps {} to {}", self.first, self.last)
         }
     }
+}
+
+/// The first version of the format whose steps have digests.
+const WITH_DIGESTS: (u16, u16) = (1, 10);
+
+/// What a digest says that is another one, of a step or of the end.
+fn broken(step: Option<u64>) -> String {
+    let (at, since) = match step {
+        Some(1) => ("step 1".to_owned(), "the beginning of the file".to_owned()),
+        Some(step) => (format!("step {step}"), format!("step {}", step.saturating_sub(1))),
+        None => ("the end".to_owned(), "the last step".to_owned()),
+    };
+    format!(
+        "{at}: its digest is not that of the file's records: one of them, since {since}, was taken out, added or changed"
+    )
 }
 
 /// True for steps that are packets of a queue.
@@ -122,7 +140,11 @@ impl<'r> Region<'r> {
             step.dispatch.as_ref().map(|dispatch| Placed { place: step.place, value: dispatch.clone() })
         };
         let dispatches: Vec<Option<Placed<Dispatch>>> = steps.iter().map(dispatch).collect();
-        let region = Region { reader, record, steps, dispatches, checkpoints, end };
+        let digests = reader.digests(record.id);
+        if let Digests::Broken(step) = digests {
+            return Err(check.wrong(broken(step)));
+        }
+        let region = Region { reader, record, steps, dispatches, checkpoints, end, digests };
         if region.dispatches().next().is_none() {
             return Err(CapturedError::Unsupported(format!("region {} has no dispatch", record.id)));
         }
@@ -209,6 +231,18 @@ impl<'r> Region<'r> {
             }
             Some(_) => {}
         }
+        if let Digests::None(step) = self.digests
+            && self.reader.header().version >= WITH_DIGESTS
+        {
+            let from = step.map_or_else(|| "its end".to_owned(), |step| format!("step {step}"));
+            all.push(format!(
+                "region {id} has no digests from {from} on: whether something was taken out is not known"
+            ));
+        }
+        // What a part of a region has kept is said at its beginning.
+        if self.record.has_dependencies {
+            all.extend(check::missing(&self.steps));
+        }
         let either: Vec<u64> = self
             .steps
             .iter()
@@ -222,6 +256,19 @@ impl<'r> Region<'r> {
             ));
         }
         all
+    }
+
+    /// Steps of which the host had more of what GPUs had computed than of those before: the number of a step, and how many bytes more copies
+    /// had brought to the host when it rang for it. What the host did from there on may depend on them.
+    pub fn brought(&self) -> Vec<(u64, u64)> {
+        let packets = self.steps.iter().filter(|step| has_packet(step));
+        let mut had = None;
+        let more = packets.filter_map(|step| {
+            let before = had.unwrap_or(step.host_had);
+            had = Some(before.max(step.host_had));
+            Some((step.sequence, step.host_had.checked_sub(before)?)).filter(|(_, more)| *more > 0)
+        });
+        more.collect()
     }
 
     /// The allocations that there are at one of some steps, by address.

@@ -167,7 +167,28 @@ impl<'r> CapturedPart<'r> {
                 "{two} bytes are memory of several kinds, one after the other: all of it is the GPU's in a replay"
             ));
         }
-        Ok(CapturedPart { region, part, captured, kernels, steps: works, qualified })
+        let mut taken = CapturedPart { region, part, captured, kernels, steps: works, qualified };
+        taken.qualified.extend(taken.uncompared());
+        Ok(taken)
+    }
+
+    /// What of the memory that is there after the last step the reference lacks, in words.
+    fn uncompared(&self) -> Option<String> {
+        let held = self.captured.after.as_ref()?.ranges();
+        let lacking = |range: Range<u64>| {
+            let first = held.partition_point(|held| held.end <= range.start);
+            let inside = held.iter().skip(first).take_while(|held| held.start < range.end);
+            let there: u64 = inside.map(|held| held.end.min(range.end) - held.start.max(range.start)).sum();
+            (range.end - range.start - there, range.start)
+        };
+        let all: Vec<(u64, u64)> = self.live().into_iter().map(lacking).filter(|(bytes, _)| *bytes > 0).collect();
+        let (_, first) = all.first()?;
+        let bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
+        Some(format!(
+            "{bytes} bytes that are there after step {} are not in the memory after it, in the range at {first:#x} first: what was written there is \
+             not compared",
+            self.part.last
+        ))
     }
 
     /// The symbol of the kernel of a step; empty for other steps.

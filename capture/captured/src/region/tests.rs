@@ -1,4 +1,4 @@
-use logdur_capture::{Completed, Kernel, Options, Region as Begin, Writer};
+use logdur_capture::{Completed, Id, Kernel, Options, Region as Begin, Writer};
 
 use super::*;
 
@@ -7,6 +7,7 @@ struct File {
     steps: Vec<Step>,
     checkpoints: Vec<Checkpoint>,
     end: Option<RegionEnd>,
+    has_dependencies: bool,
 }
 
 /// Three dispatches with a barrier and a copy between them, and a checkpoint behind the copy.
@@ -31,14 +32,14 @@ fn file() -> File {
         step(5, StepKind::Dispatch, Some(13)),
     ];
     let checkpoints = vec![Checkpoint { region: 1, sequence: 3, snapshot: SnapshotId(2) }];
-    let end = RegionEnd { region: 1, steps: 5, after: Some(SnapshotId(2)), is_complete: true, reason: String::new() };
-    File { steps, checkpoints, end: Some(end) }
+    let end = RegionEnd { region: 1, steps: 5, after: Some(SnapshotId(2)), is_complete: true, ..RegionEnd::default() };
+    File { steps, checkpoints, end: Some(end), has_dependencies: false }
 }
 
 fn written(file: &File) -> Reader {
     let mut writer = Writer::new(Vec::new(), &Options::default()).unwrap();
     writer.kernel(&Kernel { id: 1, symbol: "k".to_owned(), ..Kernel::default() }).unwrap();
-    writer.region(&Begin { id: 1, ..Begin::default() }).unwrap();
+    writer.region(&Begin { id: 1, has_dependencies: file.has_dependencies, ..Begin::default() }).unwrap();
     for _ in 0..2 {
         let mut snapshot = writer.snapshot(None);
         snapshot.bytes(0x1000, &[1; 0x100]).unwrap();
@@ -107,4 +108,40 @@ fn a_region_whose_process_ended_is_what_there_is_of_it() {
     let tail = region.parts()[1];
     assert_eq!((tail.first, tail.last, tail.reference), (4, 4, None));
     assert_eq!(region.qualified(), ["region 1 has no end: its process ended, or still runs"]);
+}
+
+#[test]
+fn packets_that_are_no_steps_and_what_was_taken_out_are_told() {
+    let mut lacking = file();
+    lacking.steps[1].index = 3;
+    lacking.steps[3].waited = vec![Completed { queue: 1, index: 4 }];
+    // No step is packet 2 of the queue.
+    let reader = written(&lacking);
+    let told = Region::of(&reader, None).unwrap().qualified();
+    assert_eq!(told.len(), 0, "{told:?}: this capture does not say what its steps depended on");
+    lacking.has_dependencies = true;
+    let reader = written(&lacking);
+    let told = Region::of(&reader, None).unwrap().qualified();
+    assert!(
+        matches!(told.as_slice(), [said] if said.starts_with("1 packets of queue 1, the first of them 2, are no")),
+        "{told:?}"
+    );
+    // One that was waited for and never came.
+    let mut never = file();
+    never.has_dependencies = true;
+    never.steps[4].queue = 2;
+    never.steps[4].dispatch.as_mut().unwrap().queue = 2;
+    never.steps[4].waited = vec![Completed { queue: 1, index: 9 }];
+    let reader = written(&never);
+    let told = Region::of(&reader, None).unwrap().qualified();
+    assert!(told.iter().any(|said| said.starts_with("5 packets of queue 1, the first of them 3, are no")), "{told:?}");
+    // A digest that is of something else, of a step and of the end.
+    let mut changed = file();
+    changed.steps[2].digest = Id::of(b"something else");
+    let error = Region::of(&written(&changed), None).unwrap_err().to_string();
+    assert!(error.contains("step 3: its digest") && error.contains("since step 2, was"), "{error}");
+    let mut changed = file();
+    changed.end.as_mut().unwrap().digest = Id::of(b"something else");
+    let error = Region::of(&written(&changed), None).unwrap_err().to_string();
+    assert!(error.contains("the end: its digest") && error.contains("since the last step, was"), "{error}");
 }

@@ -208,7 +208,7 @@ pub(crate) fn region(options: &Options) -> Vec<u8> {
     writer.step(&of_dispatch(5, 4, written)).unwrap();
     writer.step(&Step { packet: Packet([6; 64]), queue: 1, index: 5, ..step(6, StepKind::Vendor) }).unwrap();
     let after = writer_snapshot(&mut writer, &[(HOST, &[3; 5000]), (DEVICE, &[4; 70_000])]);
-    let end = RegionEnd { region: 1, steps: 6, after: Some(after), is_complete: true, reason: String::new() };
+    let end = RegionEnd { region: 1, steps: 6, after: Some(after), is_complete: true, ..RegionEnd::default() };
     writer.region_end(&end).unwrap();
     writer.finish().unwrap()
 }

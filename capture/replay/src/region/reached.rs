@@ -29,11 +29,13 @@ pub(super) struct Reached {
     pieces: Vec<Piece>,
     /// Those that are reached: the beginning, and the number of the record.
     reached: std::collections::BTreeSet<(u64, u64)>,
+    /// There is memory that was not there before: words that were followed may lead to it now.
+    has_new: bool,
 }
 
 impl Reached {
     pub(super) fn new() -> Reached {
-        Reached { pieces: Vec::new(), reached: std::collections::BTreeSet::new() }
+        Reached { pieces: Vec::new(), reached: std::collections::BTreeSet::new(), has_new: false }
     }
 
     /// Takes over what allocations there are at a place of the capture.
@@ -58,6 +60,10 @@ impl Reached {
         }
         pieces.extend(rest.into_iter().map(|range| Piece { leads: range.clone(), range, made: 0 }));
         pieces.sort_by_key(|piece| piece.range.start);
+        let was_there = |piece: &Piece| {
+            self.pieces.iter().any(|was| (was.range.start, was.made) == (piece.range.start, piece.made))
+        };
+        self.has_new |= pieces.iter().any(|piece| !was_there(piece));
         self.reached.retain(|key| pieces.iter().any(|piece| (piece.range.start, piece.made) == *key));
         self.pieces = pieces;
     }
@@ -108,25 +114,36 @@ impl Reached {
             }
         }
         seeds.for_each(|bytes| self.follow(bytes, &mut next));
-        let (mut new, mut bytes) = (Vec::new(), Vec::new());
+        let mut new = Vec::new();
+        if std::mem::take(&mut self.has_new) {
+            for range in self.ranges(loaded) {
+                self.follow_memory(loaded, &range, &mut next)?;
+            }
+        }
         while let Some(number) = next.pop() {
             let Some(range) = self.pieces.get(number).map(|piece| piece.range.clone()) else { continue };
             for piece in loaded.restored_of(&range) {
-                let mut at = piece.start;
-                while at < piece.end {
-                    // An address across two reads is in the second one, too.
-                    let from = at.saturating_sub(WORD as u64 - 1).max(piece.start);
-                    let end = piece.end.min(at + STEP);
-                    bytes.resize((end - from) as usize, 0);
-                    loaded.read_captured(from, &mut bytes)?;
-                    self.follow(&bytes, &mut next);
-                    at = end;
-                }
+                self.follow_memory(loaded, &piece, &mut next)?;
                 new.push(piece);
             }
         }
         new.sort_by_key(|range| range.start);
         Ok(new)
+    }
+
+    /// Follows what is in restored memory.
+    fn follow_memory(&mut self, loaded: &LoadedDispatch<'_>, piece: &Range<u64>, next: &mut Vec<usize>) -> Result<()> {
+        let (mut at, mut bytes) = (piece.start, Vec::new());
+        while at < piece.end {
+            // An address across two reads is in the second one, too.
+            let from = at.saturating_sub(WORD as u64 - 1).max(piece.start);
+            let end = piece.end.min(at + STEP);
+            bytes.resize((end - from) as usize, 0);
+            loaded.read_captured(from, &mut bytes)?;
+            self.follow(&bytes, next);
+            at = end;
+        }
+        Ok(())
     }
 
     /// All ranges that are reached.

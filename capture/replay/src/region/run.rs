@@ -6,7 +6,7 @@ use logdur_captured::Code;
 use logdur_captured::region::{CapturedPart, PartStep, Work};
 use logdur_captured::verify::{BufferReport, Judged, Score};
 
-use super::together::Together;
+use super::together::{Together, changed};
 use super::{Launched, PartTimes, Replaced, mask_limit};
 use crate::error::{ReplayError, Result};
 use crate::judge::Replays;
@@ -23,12 +23,10 @@ pub(super) struct LoadedPart<'c> {
     pub(super) mask_limit: f64,
     /// Where each kernel is.
     pub(super) kernels: Vec<Placed>,
-    /// Where the memory is that is written before each step.
-    pub(super) deltas: Vec<Vec<PlacedRange>>,
+    /// Where the memory is that is written before each step: what of memory that was known before had changed.
+    pub(super) changed: Vec<Vec<PlacedRange>>,
     /// Steps run beside each other.
     pub(super) is_concurrent: bool,
-    /// Then: what of the memory before each step the host had changed.
-    pub(super) changed: Vec<Vec<PlacedRange>>,
     /// How they ran beside each other the last time.
     pub(super) together: Option<Together>,
 }
@@ -66,15 +64,11 @@ impl<'c> LoadedPart<'c> {
     pub(super) fn set(part: &'c CapturedPart<'c>, setup: &Setup) -> Result<LoadedPart<'c>> {
         let mut loaded = LoadedDispatch::set(&part.captured, setup)?;
         let kernels = part.kernels.iter().map(|kernel| loaded.kernel_of(kernel)).collect::<Result<Vec<Placed>>>()?;
-        let areas = |step: &PartStep<'_>| step.delta.as_ref().map_or_else(Vec::new, |delta| loaded.areas_of(delta));
-        let mut deltas: Vec<Vec<PlacedRange>> = part.steps.iter().map(areas).collect();
-        // It is what the memory begins with.
-        deltas.first_mut().into_iter().for_each(Vec::clear);
+        let changed = changed(part, &loaded)?;
         let (mask_limit, is_concurrent) = (mask_limit(setup), setup.concurrent);
-        let (changed, together) = (Vec::new(), None);
-        let mut set = LoadedPart { part, loaded, mask_limit, kernels, deltas, is_concurrent, changed, together };
+        let set = LoadedPart { part, loaded, mask_limit, kernels, changed, is_concurrent, together: None };
         if is_concurrent {
-            set.changed = set.changed_by_host()?;
+            set.has_dependencies()?;
         }
         Ok(set)
     }
@@ -167,7 +161,7 @@ impl<'c> LoadedPart<'c> {
     /// # Errors
     /// When the capture cannot be read, or the device not be written to.
     pub(super) fn prepare(&mut self, number: usize) -> Result<()> {
-        let step = self.part.steps.get(number).and_then(|step| step.delta.as_ref()).zip(self.deltas.get(number));
+        let step = self.part.steps.get(number).and_then(|step| step.delta.as_ref()).zip(self.changed.get(number));
         match step {
             Some((delta, areas)) if !areas.is_empty() => self.loaded.write(delta, areas),
             _ => Ok(()),

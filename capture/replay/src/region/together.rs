@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use logdur_captured::region::Work;
+use logdur_captured::region::{CapturedPart, Work};
 
 use super::PartTimes;
 use super::run::{LoadedPart, Side};
 use super::schedule::{Needs, Next, Schedule};
 use crate::device::IN_FLIGHT;
 use crate::error::{ReplayError, Result};
+use crate::loaded::LoadedDispatch;
 use crate::placed::PlacedRange;
 
 /// How the steps of a part ran beside each other.
@@ -50,31 +51,40 @@ fn learn(known: &mut Vec<Range<u64>>, more: impl Iterator<Item = Range<u64>>) {
     });
 }
 
+/// Finds what of the memory before each step had changed: without what the part reaches there first, which is there from the beginning. A
+/// step before that writes it has reached what the capture does not know of, and the memory after it tells.
+///
+/// # Errors
+/// When the capture cannot be read.
+pub(super) fn changed(part: &CapturedPart<'_>, loaded: &LoadedDispatch<'_>) -> Result<Vec<Vec<PlacedRange>>> {
+    let start = part.part.start.map(|start| part.region.reader.snapshot(start)).transpose()?;
+    let mut known = start.map_or_else(Vec::new, |start| start.ranges());
+    let mut all = Vec::new();
+    for step in &part.steps {
+        let areas = step.delta.as_ref().map_or_else(Vec::new, |delta| loaded.areas_of(delta));
+        all.push(known_parts(&areas, &known));
+        if let Some(delta) = &step.delta {
+            learn(&mut known, delta.ranges().into_iter());
+        }
+    }
+    Ok(all)
+}
+
 impl LoadedPart<'_> {
-    /// Finds what of the memory before each step the host had changed: without what the part reaches there first.
+    /// Steps can run beside each other.
     ///
     /// # Errors
-    /// When the capture does not say what steps depended on, or cannot be read.
-    pub(super) fn changed_by_host(&self) -> Result<Vec<Vec<PlacedRange>>> {
+    /// When the capture does not say what steps depended on.
+    pub(super) fn has_dependencies(&self) -> Result<()> {
         let region = &self.part.region.record;
-        if !region.has_dependencies {
-            return Err(ReplayError::Unsupported(format!(
-                "region {}: the capture does not say what its steps depended on, as captures do from version 1.7 of the format on: \
-                 it is replayed in its order, without --concurrent",
-                region.id
-            )));
+        if region.has_dependencies {
+            return Ok(());
         }
-        let start = self.part.part.start.map(|start| self.part.region.reader.snapshot(start)).transpose()?;
-        let mut known = start.map_or_else(Vec::new, |start| start.ranges());
-        let mut all = Vec::new();
-        for (number, step) in self.part.steps.iter().enumerate() {
-            let areas = self.deltas.get(number).map_or(&[][..], Vec::as_slice);
-            all.push(known_parts(areas, &known));
-            if let Some(delta) = &step.delta {
-                learn(&mut known, delta.ranges().into_iter());
-            }
-        }
-        Ok(all)
+        Err(ReplayError::Unsupported(format!(
+            "region {}: the capture does not say what its steps depended on, as captures do from version 1.7 of the format on: it is replayed \
+             in its order, without --concurrent",
+            region.id
+        )))
     }
 
     fn needs(&self, side: &Side) -> Vec<Needs> {

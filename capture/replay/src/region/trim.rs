@@ -6,8 +6,8 @@ use std::io;
 use std::ops::Range;
 
 use logdur_capture::{
-    Evidence, FileStorage, FramePosition, Note, Options as FileOptions, RegionEnd, Scope, Severity, SnapshotId, Step,
-    Writer,
+    Evidence, FileStorage, FramePosition, Id, Note, Options as FileOptions, RegionEnd, Scope, Severity, SnapshotId,
+    Step, Writer,
 };
 use logdur_captured::Told;
 use logdur_captured::region::{CapturedPart, PartStep, Work};
@@ -224,6 +224,7 @@ impl Trimming<'_, '_> {
             // Hashes are of the application's memory.
             changed: Vec::new(),
             has_changed: false,
+            digest: Id::default(),
             ..step.step.value.clone()
         })?;
         Ok(())
@@ -235,7 +236,12 @@ impl Trimming<'_, '_> {
             return Ok(());
         }
         self.sequence += 1;
-        self.writer.step(&Step { sequence: self.sequence, delta: None, ..step.step.value.clone() })?;
+        self.writer.step(&Step {
+            sequence: self.sequence,
+            delta: None,
+            digest: Id::default(),
+            ..step.step.value.clone()
+        })?;
         Ok(())
     }
 
@@ -323,6 +329,7 @@ impl Trimming<'_, '_> {
             after,
             is_complete,
             reason: if is_complete { String::new() } else { reason },
+            ..RegionEnd::default()
         })?;
         self.writer.finish()?;
         Ok(Trimmed { dispatches: self.kept.steps.len() as u64, memory: self.memory, has_reference, fault })

@@ -7,6 +7,7 @@ use logdur_captured::{packet, symbol};
 use serde_json::{Value, json};
 
 use crate::output::demangled;
+use crate::region::{brought_json, decided};
 
 /// A step, as it is shown.
 struct Row<'r> {
@@ -78,13 +79,21 @@ pub(super) fn headline(region: &Region<'_>) -> String {
 pub(super) fn text(reader: &Reader, region: &Region<'_>) -> Result<Vec<String>> {
     let mut all = vec![headline(region)];
     all.push(format!("{:>6} {:>6} {:>12} {:>9}  {:<28} what", "step", "queue", "delta", "evidence", "grid"));
+    let brought = region.brought();
     for row in rows(reader, region)? {
         let Row { step, what, grid, delta, evidence } = row;
+        let more = brought.iter().filter(|(at, _)| *at == step.sequence);
+        all.extend(
+            more.map(|(_, bytes)| {
+                format!("{:>6} host: {bytes} bytes of GPUs were copied to it before it rang for:", "")
+            }),
+        );
         all.push(format!("{:>6} {:>6} {delta:>12} {evidence:>9}  {grid:<28} {what}", step.sequence, step.queue));
         if region.checkpoints.iter().any(|checkpoint| checkpoint.sequence == step.sequence) {
             all.push(format!("{:>6} checkpoint", ""));
         }
     }
+    all.extend(decided(&brought));
     all.extend(region.qualified().into_iter().map(|why| format!("qualified: {why}")));
     Ok(all)
 }
@@ -105,6 +114,7 @@ pub(super) fn as_json(reader: &Reader, region: &Region<'_>) -> Result<Value> {
         "steps": steps, "checkpoints": checkpoints, "ended": region.end.is_some(),
         "complete": region.end.is_some_and(|end| end.is_complete),
         "reason": region.end.map(|end| end.reason.clone()),
+        "brought_to_host": brought_json(&region.brought()),
         "reference": region.whole().reference.is_some(), "qualified": region.qualified(),
     }))
 }

@@ -48,7 +48,7 @@ pub(crate) struct Options {
 pub(crate) struct Bisection {
     /// Name the first dispatch of a region whose output differs with other kernels, that writes a value that is not a number (`nan`) or
     /// infinity (`inf`), that ends with a fault, or in which a check of `omniprobe analyze` finds something, by its name.
-    #[arg(long, value_name = "difference|nan|inf|fault|CHECK", value_parser = bisect::parse, num_args = 0..=1, default_missing_value = "difference", requires = "region", conflicts_with = "concurrent", help_heading = headings::COMPARISON)]
+    #[arg(long, value_name = "difference|nan|inf|fault|CHECK", value_parser = bisect::parse, num_args = 0..=1, default_missing_value = "difference", requires = "region", help_heading = headings::COMPARISON)]
     bisect: Option<Bisect>,
     /// With --bisect: name the first dispatch that computes something else from the same than that of this other capture. Dispatches are
     /// aligned by the names of their kernels, and compared argument by argument.
@@ -80,6 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
 /// As for [`run`].
 pub(super) fn with(options: &Options, verified: u32) -> Result<Exit> {
     if let Some(bisect) = options.bisection.bisect {
+        options.order.in_order("--bisect", "the first dispatch that is wrong is the first in their order")?;
         return bisect::run(options, bisect);
     }
     if options.region.asked().is_some() {

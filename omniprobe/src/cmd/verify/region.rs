@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Options;
 use crate::output::{demangled, lines};
-use crate::region::{Parts, beside, beside_json, name};
+use crate::region::{Parts, beside, beside_json, brought_json, decided, name};
 use crate::results::{buffer, buffer_json, placed, word};
 
 /// Replays the parts of a region, and compares so many repetitions of each.
@@ -35,10 +35,12 @@ fn replay(options: &Options, verified: u32, part: &CapturedPart<'_>) -> Result<E
         overall => overall.map_or(Exit::Success, Exit::from),
     };
     let attempt = options.target.device.attempt;
+    let of_part = |(step, _): &(u64, u64)| (part.part.first..=part.part.last).contains(step);
+    let brought: Vec<(u64, u64)> = part.region.brought().into_iter().filter(of_part).collect();
     if options.target.json {
-        lines([as_json(&report, attempt, status).to_string()])?;
+        lines([as_json(&report, &brought, attempt, status).to_string()])?;
     } else {
-        lines(text(&report, attempt))?;
+        lines(text(&report, &brought, attempt))?;
     }
     Ok(status)
 }
@@ -52,7 +54,7 @@ fn launched(launched: &Launched) -> String {
     format!("step {}, dispatch {}, {}", launched.step, launched.dispatch, demangled(&launched.kernel))
 }
 
-fn text(report: &Report, attempt: u32) -> Vec<String> {
+fn text(report: &Report, brought: &[(u64, u64)], attempt: u32) -> Vec<String> {
     let device = &report.device;
     let mut all = vec![format!(
         "{} on {} {} ({}), placed: {}",
@@ -106,12 +108,13 @@ fn text(report: &Report, attempt: u32) -> Vec<String> {
         });
     }
     all.extend(report.mask_begins.iter().map(|begins| format!("  the mask begins at {}", launched(begins))));
+    all.extend(decided(brought).map(|text| format!("  {text}")));
     all.extend(report.qualified.iter().map(|text| format!("  qualified: {text}")));
     all.push(word_of(report));
     all
 }
 
-fn as_json(report: &Report, attempt: u32, status: Exit) -> Value {
+fn as_json(report: &Report, brought: &[(u64, u64)], attempt: u32, status: Exit) -> Value {
     let begins = report.mask_begins.as_ref();
     let repetitions =
         report.repetitions.iter().map(|times| json!({ "gpu_ns": times.gpu_ns, "host_ns": times.host_ns }));
@@ -145,6 +148,7 @@ fn as_json(report: &Report, attempt: u32, status: Exit) -> Value {
                 "step": at.step, "dispatch": at.dispatch, "kernel": at.kernel, "allocations": bases,
             })),
         })),
+        "brought_to_host": brought_json(brought),
         "concurrent": report.together.map(beside_json),
         "mask_begins": begins.map(|at| json!({ "step": at.step, "dispatch": at.dispatch, "kernel": at.kernel })),
         "buffers": report.buffers.iter().map(buffer_json).collect::<Vec<_>>(),
