@@ -185,6 +185,14 @@ fn launch(captured: &CapturedDispatch<'_>, dispatch: &Dispatch, refused: &mut Ve
             packet.group_segment_size()
         ));
     }
+    let work_items: u32 = packet.workgroup_size().map(u32::from).iter().product();
+    if work_items > kernel.max_flat_workgroup_size {
+        let most = kernel.max_flat_workgroup_size;
+        refused.push(format!(
+            "{}: a workgroup of {work_items} work-items, of which it declares {most} at most, as HIP itself launches: HIP refuses it to others",
+            kernel.name
+        ));
+    }
     let sizes = packet.grid_size().into_iter().zip(packet.workgroup_size().map(u32::from));
     if kernel.uniform_workgroup_size && sizes.into_iter().any(|(grid, group)| !grid.is_multiple_of(group.max(1))) {
         let why = "the kernel was compiled for complete ones, and HIP 6.4 and later refuse this launch";
