@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 
@@ -131,7 +132,10 @@ def main():
         found, expected = np.load(output), expect(*inputs)
         if replay:
             [program, *more] = REPLAYS[replay]
+            start = time.monotonic()
             run(tool(program) + [*more, record])
+            seconds = time.monotonic() - start
+            print(f"measured {program}: {os.path.getsize(record)} bytes recorded, {seconds:.2f} s; it compares nothing")
     if not np.allclose(found, expected, rtol=near, atol=near):
         print(f"failed {test}: differs from NumPy by {np.abs(found - expected).max()}")
     else:

@@ -12,6 +12,7 @@ use xtask::shell;
 
 use super::forms::{Judged, Test};
 use super::place::InstalledSuite;
+use super::regions::{self, Stretch, Stretched};
 
 /// The processor that is emulated for most: what Debian's packages and AMD's libraries have code for.
 pub(crate) const ARCH: &str = "gfx90a";
@@ -22,20 +23,24 @@ pub(crate) struct Limits {
     pub(crate) seconds: u64,
     /// Dispatches that are captured; 0 for none.
     pub(crate) captures: u32,
+    /// The stretch that is captured as a region.
+    pub(crate) stretch: Stretch,
 }
 
 /// A capture may be so large: more is a sign of a test that the disk was not meant for.
-const CAPTURE_BYTES: &str = "1G";
+pub(super) const CAPTURE_BYTES: &str = "1G";
+/// Begins lines of tests with figures.
+const MEASURED: &str = "measured ";
 /// Tells scripts where the programs of their suite are.
 const PLACE: &str = "SUITE_FOLDER";
 /// What `timeout` ends with when the time was over.
-const TIMED_OUT: i32 = 124;
+pub(super) const TIMED_OUT: i32 = 124;
 /// The notice of a capture that has enough names the variable that says so.
 const ENOUGH: &str = "LOGDUR_CAPTURE_QUIT=";
 /// The checks of `omniprobe analyze` that are done.
 const CHECKS: &str = "memory,init,race,wait,barrier";
 /// Statuses of `omniprobe verify` that are no error: right, not to be told, and nothing to compare.
-const FINE: [u64; 3] = [0, 10, 11];
+pub(super) const FINE: [u64; 3] = [0, 10, 11];
 
 /// What became of a test.
 #[derive(Clone, Debug)]
@@ -56,18 +61,22 @@ pub(crate) struct Outcome {
     pub(crate) found: BTreeMap<String, u64>,
     /// What was wrong with the capture or its replays, one line each.
     pub(crate) complaints: Vec<String>,
+    /// What came of a stretch of it, if one was captured.
+    pub(crate) stretched: Option<Stretched>,
+    /// What the test has measured itself: lines that begin with `measured`.
+    pub(crate) measured: Vec<String>,
 }
 
 /// What a process did.
-struct Ran {
-    status: ExitStatus,
-    output: String,
-    seconds: f64,
+pub(super) struct Ran {
+    pub(super) status: ExitStatus,
+    pub(super) output: String,
+    pub(super) seconds: f64,
     processor: f64,
 }
 
 /// `omniprobe`, in a process that is ended with all its children when the time is over.
-fn limited(seconds: u64) -> Command {
+pub(super) fn limited(seconds: u64) -> Command {
     let mut command = Command::new("timeout");
     command.arg("--kill-after=10").arg(seconds.to_string()).arg(shell::built("omniprobe"));
     command.stdin(Stdio::null());
@@ -75,7 +84,7 @@ fn limited(seconds: u64) -> Command {
 }
 
 /// Runs a command with its output in a file, which a child that outlives it cannot keep us waiting for.
-fn run(mut command: Command, output: &Path) -> Result<Ran> {
+pub(super) fn run(mut command: Command, output: &Path) -> Result<Ran> {
     let file = File::create(output).with_context(|| format!("creating {}", output.display()))?;
     command.stdout(file.try_clone()?).stderr(file);
     let (start, before) = (Instant::now(), processor());
@@ -113,7 +122,7 @@ pub(crate) fn listing(words: &[String], folder: &Path) -> Result<String> {
 }
 
 /// The last line that the application printed: `omniprobe` may say below it that nothing was logged.
-fn last_line(text: &str) -> &str {
+pub(super) fn last_line(text: &str) -> &str {
     let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with("omniprobe: liblogdur.so was not loaded");
     text.lines().rfind(is_said).unwrap_or("no output").trim()
 }
@@ -172,6 +181,8 @@ pub(crate) fn test(
         analyzed: 0,
         found: BTreeMap::new(),
         complaints: Vec::new(),
+        stretched: None,
+        measured: ran.output.lines().filter_map(|line| line.strip_prefix(MEASURED)).map(str::to_owned).collect(),
     };
     let is_right = outcome.judged.failed.is_empty();
     // Dispatches that are refused have no durations, and nothing to replay.
@@ -181,6 +192,8 @@ pub(crate) fn test(
         }
         return Ok(outcome);
     }
+    let of_device = (place, arch);
+    outcome.stretched = regions::stretched(limits.stretch, &regions::rows(&log), &start, of_device, &folder, limits)?;
     let capture = folder.join("test.ldcap");
     let path = capture.display().to_string();
     let enough = limits.captures.to_string();
@@ -203,6 +216,7 @@ pub(crate) fn test(
     verify(&mut outcome, &capture, &folder, limits)?;
     check(&mut outcome, &capture, &folder, limits)?;
     fs::remove_file(&capture).ok();
+    outcome.complaints.extend(outcome.stretched.iter().flat_map(|stretched| stretched.complaints.clone()));
     if outcome.complaints.is_empty() {
         fs::remove_dir_all(&folder).ok();
     }

@@ -13,6 +13,7 @@ mod hashcat;
 mod openmp;
 mod page;
 mod place;
+mod regions;
 mod results;
 mod rocblas;
 mod sample;
@@ -20,10 +21,11 @@ mod table;
 
 use emulated::{Limits, Outcome};
 use place::InstalledSuite;
+use regions::Stretch;
 use results::Results;
 use table::{SUITES, Suite};
 
-const USAGE: &str = "suites takes names of suites, --full, --list, --fetch, --write-docs, --seed N, --tests N, \
+const USAGE: &str = "suites takes names of suites, --full, --regions, --list, --fetch, --write-docs, --seed N, --tests N, \
                      --only PART-OF-A-TEST'S-NAME, --captures N and --limit SECONDS";
 
 /// Another seed is another sample.
@@ -33,11 +35,15 @@ const CAPTURES: (u32, u32) = (2, 6);
 /// Seconds that a process may take, in the short list and in the long one.
 const LIMITS: (u64, u64) = (300, 600);
 
+/// Of a suite's sample, stretches of so many tests are captured as regions.
+const REGIONS: usize = 6;
+
 /// What the command line asks for.
 #[derive(Debug, Default)]
 struct Options {
     names: Vec<String>,
     full: bool,
+    regions: bool,
     list: bool,
     fetch: bool,
     write_docs: bool,
@@ -59,6 +65,7 @@ impl Options {
             };
             match arg.as_str() {
                 "--full" => options.full = true,
+                "--regions" => options.regions = true,
                 "--list" => options.list = true,
                 "--fetch" => options.fetch = true,
                 "--write-docs" => options.write_docs = true,
@@ -88,6 +95,7 @@ impl Options {
         Limits {
             seconds: self.limit.unwrap_or_else(|| pick(LIMITS)),
             captures: self.captures.unwrap_or(if self.full { CAPTURES.1 } else { CAPTURES.0 }),
+            stretch: Stretch::None,
         }
     }
 }
@@ -149,7 +157,9 @@ fn one(suite: &Suite, place: &InstalledSuite, options: &Options) -> Result<Vec<S
     }
     let mut results = Results { made_of: place.made_of.clone(), seed, tests: all, ..Results::default() };
     let mut wrong = Vec::new();
-    for test in sample {
+    for (number, test) in sample.into_iter().enumerate() {
+        let has_region = (options.full || options.regions) && number < REGIONS;
+        limits.stretch = if has_region { suite.stretch } else { Stretch::None };
         if options.list {
             println!("  {}", test.name);
             continue;
@@ -194,6 +204,10 @@ fn line(outcome: &Outcome, seconds: f64) -> String {
         outcome.processor,
         words.join(", "),
     );
+    if let Some(stretched) = &outcome.stretched {
+        let said: Vec<String> = stretched.said.iter().map(|(way, said)| format!("{way}: {said}")).collect();
+        text += &format!("\n    region of {} to {}: {}", stretched.first, stretched.last, said.join("; "));
+    }
     for reason in judged.failed.iter().chain(complaints) {
         text += &format!("\n    {reason}");
     }

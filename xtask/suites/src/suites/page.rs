@@ -82,6 +82,7 @@ fn text(results: &[(&Suite, Option<Results>)]) -> Result<String> {
         }
     }
     failures(&mut text, results)?;
+    stretches(&mut text, results)?;
     replays(&mut text, results)?;
     findings(&mut text, results)?;
     slowest(&mut text, results)?;
@@ -118,6 +119,48 @@ fn failures(text: &mut String, results: &[(&Suite, Option<Results>)]) -> Result<
     }
     if text.len() == before {
         *text += "Nothing.\n";
+    }
+    Ok(())
+}
+
+/// Stretches that were captured as regions, and what tests have measured of other tools.
+fn stretches(text: &mut String, results: &[(&Suite, Option<Results>)]) -> Result<()> {
+    let all = || results.iter().flat_map(|(suite, r)| r.iter().flat_map(|r| &r.outcomes).map(move |o| (suite, o)));
+    *text += "\n## Regions\n\n\
+              Of some tests a stretch is captured as a [region](verify.md#regions), and in another run its dispatches one by one: bytes of the files,\n\
+              seconds of the runs. It is replayed in the order in which it was submitted and beside each other, with the runtime and without. The rate is the\n\
+              application's time from the first start to the last end, by that of all steps of a replay without the runtime.\n\n\
+              | test | dispatches | bytes | one by one | seconds | with the region | one by one | rate | `verify --region` |\n\
+              |---|--:|--:|--:|--:|--:|--:|--:|---|\n";
+    for (suite, outcome) in all() {
+        let Some(of) = &outcome.stretched else { continue };
+        let mut said: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        of.said.iter().for_each(|(way, word)| said.entry(word).or_default().push(way));
+        let said: Vec<String> = match said.len() {
+            1 => said.keys().map(|word| format!("`{word}`")).collect(),
+            _ => said.iter().map(|(word, ways)| format!("`{word}` ({})", ways.join("; "))).collect(),
+        };
+        writeln!(
+            text,
+            "| `{}` `{}` | {} | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
+            suite.name,
+            outcome.test.replace('|', "\\|"),
+            1 + of.last - of.first,
+            of.bytes,
+            of.single_bytes,
+            outcome.seconds,
+            of.seconds,
+            of.single_seconds,
+            of.own_ms / of.replay_ms,
+            said.join(", ")
+        )?;
+    }
+    let measured: Vec<String> = all()
+        .flat_map(|(suite, o)| o.measured.iter().map(move |line| format!("* `{}` `{}`: {line}\n", suite.name, o.test)))
+        .collect();
+    if !measured.is_empty() {
+        *text += "\nWhat tests have measured of other tools:\n\n";
+        *text += &measured.concat();
     }
     Ok(())
 }

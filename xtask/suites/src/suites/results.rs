@@ -10,6 +10,7 @@ use xtask::shell;
 
 use super::emulated::Outcome;
 use super::forms::Judged;
+use super::regions::Stretched;
 
 /// A run of a suite.
 #[derive(Default)]
@@ -38,6 +39,7 @@ impl Results {
                 "test": o.test, "passed": o.judged.passed, "skipped": o.judged.skipped, "failed": o.judged.failed,
                 "dispatches": o.dispatches, "seconds": o.seconds, "processor": o.processor, "captured": o.captured, "verified": o.verified,
                 "analyzed": o.analyzed, "found": o.found, "complaints": o.complaints,
+                "stretched": o.stretched.as_ref().map(Stretched::as_json), "measured": o.measured,
             })
         };
         let outcomes: Vec<Value> = self.outcomes.iter().map(outcome).collect();
@@ -86,5 +88,7 @@ fn outcome(value: &Value) -> Outcome {
         analyzed: number("analyzed"),
         found: counts("found"),
         complaints: lines("complaints"),
+        stretched: Stretched::read(&value["stretched"]),
+        measured: lines("measured"),
     }
 }

@@ -8,6 +8,7 @@ use super::forms::{
     SCRIPTS, THRUST,
 };
 use super::place::Source;
+use super::regions::Stretch;
 
 /// A packaged program whose own tests are run.
 pub(crate) struct Suite {
@@ -26,6 +27,8 @@ pub(crate) struct Suite {
     pub(crate) variables: &'static [(&'static str, &'static str)],
     /// False where kernels on several GPUs wait for each other: a capture holds one while the other runs.
     pub(crate) captured: bool,
+    /// What of a test is captured as a region, in the long list.
+    pub(crate) stretch: Stretch,
     /// How many tests are sampled in the short list; 0 when it is not in it.
     pub(crate) short: usize,
     /// How many are sampled in the long list.
@@ -48,6 +51,7 @@ impl Suite {
         arch: ARCH,
         variables: &[],
         captured: true,
+        stretch: Stretch::None,
         short: 0,
         full: 0,
         left_out: &[],
@@ -210,6 +214,7 @@ pub(crate) const SUITES: &[Suite] = &[
         // Kernels that were compiled are kept in memory only.
         variables: &[("ROCFFT_RTC_CACHE_PATH", ":memory:"), ("ROCFFT_RTC_SYS_CACHE_PATH", ":memory:")],
         full: 12,
+        stretch: Stretch::Middle,
         ..Suite::DEFAULT
     },
     Suite {
@@ -261,6 +266,7 @@ pub(crate) const SUITES: &[Suite] = &[
         programs: Programs::Of("libexec/rocm/librocprim-tests"),
         form: GOOGLE,
         full: 40,
+        stretch: Stretch::Middle,
         ..Suite::DEFAULT
     },
     Suite {
@@ -396,6 +402,7 @@ pub(crate) const SUITES: &[Suite] = &[
         programs: Programs::Ours("tests/suites/llama"),
         form: SCRIPTS,
         full: 5,
+        stretch: Stretch::LastRound("k_get_rows"),
         ..Suite::DEFAULT
     },
     Suite {
@@ -438,6 +445,7 @@ pub(crate) const SUITES: &[Suite] = &[
         variables: &[("DEV", "HIP"), ("PARALLEL", "0"), ("TC", "0")],
         short: 2,
         full: 20,
+        stretch: Stretch::Middle,
         ..Suite::DEFAULT
     },
     Suite {
@@ -472,6 +480,7 @@ pub(crate) const SUITES: &[Suite] = &[
             },
             Known { test: "benchmark of", reason: "as for its replays", sometimes: true },
         ],
+        stretch: Stretch::Middle,
         ..Suite::DEFAULT
     },
     Suite {
