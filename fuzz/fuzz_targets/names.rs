@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use logdur_demangle::{demangle, parts};
+use logdur_demangle::{demangle, parameters, parts};
 use logdur_journal::names;
 
 fuzz_target!(|data: &[u8]| {
@@ -14,6 +14,7 @@ fuzz_target!(|data: &[u8]| {
         if parts(&symbol).is_some() {
             assert!(name.is_some(), "{symbol}");
         }
+        assert!(parameters(&symbol).is_none_or(|_| parts(&symbol).is_some() || name.is_none()), "{symbol}");
         assert!(names::names(&symbol).contains(&symbol), "{symbol}");
     }
 });

@@ -76,7 +76,7 @@ pub(crate) fn of_replay(error: &ReplayError) -> Exit {
         }
         ReplayError::Placement { .. } => Exit::Placement,
         ReplayError::Fault(_) => Exit::Fault,
-        ReplayError::Unsupported(_) | ReplayError::Refused { .. } => Exit::Unsupported,
+        ReplayError::Unsupported(_) | ReplayError::Refused { .. } | ReplayError::Lacking { .. } => Exit::Unsupported,
         ReplayError::Timeout { .. } | ReplayError::Stuck { .. } | ReplayError::Copy { .. } => Exit::Timeout,
     }
 }

@@ -123,6 +123,14 @@ pub enum ReplayError {
         /// Every reason.
         refusals: Vec<String>,
     },
+    /// No file that was given for all kernels has one of this name.
+    #[error("{kernel} is not replaced: {}", .searched.join("; "))]
+    Lacking {
+        /// The captured kernel.
+        kernel: String,
+        /// What each file has.
+        searched: Vec<String>,
+    },
     /// The kernel runs and runs.
     #[error("the kernel did not end within {seconds} s")]
     Timeout {

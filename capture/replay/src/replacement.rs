@@ -107,13 +107,14 @@ pub(crate) struct Other {
 /// The kernel that runs in the place of the application's; `None` when that runs itself. `isa` is the agent's.
 ///
 /// # Errors
-/// When the kernel of a file may not take its place: every reason. When it cannot be read, or several fit.
+/// When the kernel of a file may not take its place: every reason. [`ReplayError::Lacking`] when no file has one of its name. When it
+/// cannot be read, or several fit.
 pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement], isa: &str) -> Result<Option<Other>> {
     let original = &captured.original;
     let module = Module::of(&original.bytes).ok();
     let others: Vec<&Module> = captured.others.iter().map(|(module, _)| module).collect();
     let modules = Modules { own: module.as_ref(), others: &others };
-    let mut asked = false;
+    let (mut asked, mut lacking) = (false, Vec::new());
     for replacement in replacements {
         if !replacement.is_for(&original.kernel.name, &original.bytes) {
             continue;
@@ -128,9 +129,15 @@ pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement
             Replacement::File { path, .. } => vec![path.clone()],
         };
         asked = true;
-        if let Some(other) = of_files(replacement, &roots, original, modules, isa)? {
-            return Ok(Some(other));
+        match of_files(replacement, &roots, original, modules, isa)? {
+            Searched::Fits(other) => return Ok(Some(*other)),
+            Searched::Same => {}
+            Searched::Lacking(_) if matches!(replacement, Replacement::Cache(_)) => {}
+            Searched::Lacking(what) => lacking.push(what),
         }
+    }
+    if !lacking.is_empty() {
+        return Err(ReplayError::Lacking { kernel: original.kernel.name.clone(), searched: lacking });
     }
     match &captured.ran_instead {
         // What the application's process swapped is swapped again, unless something else was asked for.
@@ -146,14 +153,24 @@ pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement
     }
 }
 
-/// The kernel of some files that fits; `None` if the application's own is the one, or a cache has none of its name.
+/// What some files have for a kernel.
+enum Searched {
+    /// One that fits.
+    Fits(Box<Other>),
+    /// The code that runs anyway.
+    Same,
+    /// None of its name: what they have.
+    Lacking(String),
+}
+
+/// The kernel of some files that fits.
 fn of_files(
     replacement: &Replacement,
     roots: &[PathBuf],
     original: &Code,
     modules: Modules<'_>,
     isa: &str,
-) -> Result<Option<Other>> {
+) -> Result<Searched> {
     let cache = Cache::open(roots, index_folder().as_deref(), Trust::Everybody);
     if let Some(problem) = cache.problems().first() {
         return Err(ReplayError::Usage {
@@ -167,15 +184,13 @@ fn of_files(
     match cache.decide(&original.interface, &Hash::of(&original.bytes), modules, agent.as_ref(), None) {
         Decision::Swap { choice, swap } => {
             is_checked(replacement, choice.hash)?;
-            Ok(Some(chosen(&cache, original, *choice, swap)?))
+            Ok(Searched::Fits(Box::new(chosen(&cache, original, *choice, swap)?)))
         }
-        Decision::Nothing if matches!(replacement, Replacement::Cache(_)) => Ok(None),
         Decision::Nothing => {
-            let refusal = format!("{}: no kernel of this name, {}", roots_shown(roots), kernels_shown(&cache));
-            Err(refused(vec![refusal]))
+            Ok(Searched::Lacking(format!("{}: no kernel of this name, {}", roots_shown(roots), kernels_shown(&cache))))
         }
         // The same code.
-        Decision::Running(_) => is_checked(replacement, Hash::of(&original.bytes)).map(|()| None),
+        Decision::Running(_) => is_checked(replacement, Hash::of(&original.bytes)).map(|()| Searched::Same),
         Decision::Refused(candidates) => {
             let one = |(candidate, refusals): &(Candidate, Vec<Refusal>)| {
                 let reasons: Vec<String> = refusals.iter().map(ToString::to_string).collect();

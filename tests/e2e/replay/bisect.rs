@@ -286,6 +286,45 @@ fn dispatches_of_two_builds_are_aligned_by_the_ranges_that_they_were_launched_in
 }
 
 #[test]
+fn what_a_kernel_declares_says_where_floats_are_in_memory_that_held_other_types_before() {
+    let program = Run::hip("reused");
+    let run = Run::new(built("omniprobe"));
+    let file = run.file("run.ldcap");
+    let region = "kernel:^pack@1..kernel:^sum@1";
+    let options = ["--capture", file.to_str().unwrap(), "--capture-region", region, "-l", "/dev/null"];
+    program.probed(&options).passed();
+    let reader = Reader::open(&file).unwrap();
+    let dispatches = reader.records().steps.iter().filter_map(|step| step.dispatch.as_ref());
+    let ids: Vec<u64> = dispatches.map(|dispatch| dispatch.id).collect();
+    assert_eq!(ids.len(), 4);
+    // Right as it was captured: the bytes that the shared memory holds first are no floats.
+    let outcome = bisect(&file, &["--bisect=nan"]);
+    assert!(outcome.status.success(), "{}", text(&outcome));
+    assert!(json(&outcome)["qualified"].to_string().contains("1 dispatches do not declare"), "{}", text(&outcome));
+    // A file that has two of the four kernels.
+    let wrong = harness::hip_object("reused", &harness::arch(), "-O3 -DWRONG");
+    let hsaco = wrong.to_str().unwrap();
+    for (wanted, expected) in [("--bisect=nan", None), ("--bisect", Some("2.5"))] {
+        let outcome = bisect(&file, &[wanted, "--hsaco", hsaco]);
+        assert_eq!(outcome.status.code(), Some(6), "{wanted}: {}", text(&outcome));
+        let first = json(&outcome)["first"].clone();
+        assert_eq!((&first["dispatch"], &first["argument"]), (&ids[2].into(), &"arg0".into()), "{first:#}");
+        assert_eq!((&first["index"], &first["found"]), (&5.into(), &"NaN".into()), "{first:#}");
+        if let Some(expected) = expected {
+            assert_eq!(first["expected"], expected, "{first:#}");
+        }
+    }
+    let outcome = tool("verify", &file, &["--region", "--backend", "emu", "--hsaco", hsaco]);
+    assert_eq!(outcome.status.code(), Some(6), "{}", text(&outcome));
+    assert_eq!(outcome.stdout.matches(" replaced by ").count(), 2, "{}", text(&outcome));
+    // One that has none of them.
+    let other = harness::hip_object("mutants", &harness::arch(), "-O3");
+    let outcome = bisect(&file, &["--bisect", "--hsaco", other.to_str().unwrap()]);
+    assert_eq!(outcome.status.code(), Some(7), "{}", text(&outcome));
+    assert!(outcome.stderr.contains("is not replaced: ") && outcome.stderr.contains("no kernel of this name"));
+}
+
+#[test]
 fn a_word_that_is_no_check_is_refused_with_those_that_are() {
     let run = Run::new(built("omniprobe"));
     let file = Story::new().write(&run.file("a.ldcap"));

@@ -78,12 +78,15 @@ impl<'c> LoadedPart<'c> {
         self.part.captured.after.is_none()
     }
 
-    /// Makes the launches of all steps.
+    /// Makes the launches of all steps. What no file has a kernel for runs as in the application.
     ///
     /// # Errors
-    /// When another kernel may not take the place of the application's, or a dispatch needs what replays do not have.
+    /// When another kernel may not take the place of the application's, or files have none for any dispatch; when a dispatch needs what
+    /// replays do not have.
     pub(super) fn side(&mut self, variant: &Variant) -> Result<Side> {
         let mut side = Side { launches: Vec::new(), arguments: Vec::new(), replaced: Vec::new() };
+        let as_captured = Variant { replacements: Vec::new(), ..variant.clone() };
+        let (mut lacking, mut is_for_one) = (None, false);
         for step in &self.part.steps {
             let Work::Dispatch { kernel, dispatch } = step.work else {
                 side.launches.push(None);
@@ -93,7 +96,16 @@ impl<'c> LoadedPart<'c> {
                 side.launches.push(None);
                 continue;
             };
-            let launch = self.loaded.launch_of(captured, *own, dispatch, variant);
+            let launch = match self.loaded.launch_of(captured, *own, dispatch, variant) {
+                Err(error @ ReplayError::Lacking { .. }) => {
+                    lacking.get_or_insert_with(|| self.at(step, error));
+                    self.loaded.launch_of(captured, *own, dispatch, &as_captured)
+                }
+                launch => {
+                    is_for_one = true;
+                    launch
+                }
+            };
             let launch = launch.map_err(|error| self.at(step, error))?;
             if let Some((id, place)) = &launch.replaced {
                 let symbol = captured.original.kernel.name.clone();
@@ -103,6 +115,9 @@ impl<'c> LoadedPart<'c> {
                 }
             }
             side.launches.push(Some(launch));
+        }
+        if let Some(error) = lacking.filter(|_| !is_for_one) {
+            return Err(error);
         }
         if self.is_concurrent {
             side.arguments = self.loaded.place_arguments(side.launches.iter().map(Option::as_ref))?;

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use logdur_captured::verify::{BufferReport, Judged};
+use logdur_captured::verify::{BufferReport, Judged, Type};
 
 use super::super::run::{LoadedPart, Side};
 use super::stored::stored_by;
-use super::{Found, argument, element, is_dispatch};
+use super::{Found, argument, element, is_dispatch, typed};
 use crate::error::{ReplayError, Result};
 use crate::loaded::COMPARED;
 use crate::placed::Pages;
@@ -102,8 +102,8 @@ pub(super) fn difference(loaded: &mut LoadedPart<'_>, own: &Side, side: &Side) -
             continue;
         }
         let ours = began_the_same.then(|| both.other.clone());
-        if let Some((report, before)) = proven(loaded, [own, side], number, before, ours)? {
-            return Ok((Some(named(loaded, side, number, &report, &before)?), unproven));
+        if let Some(proof) = proven(loaded, [own, side], number, before, ours)? {
+            return Ok((Some(named(loaded, side, number, &proof)?), unproven));
         }
         let began = near.as_ref().map_or_else(String::new, |near| {
             format!("; memory differed within the tolerance, or where replays of the application's own kernels differ, since {near}")
@@ -121,25 +121,35 @@ pub(super) fn difference(loaded: &mut LoadedPart<'_>, own: &Side, side: &Side) -
     Ok((None, unproven))
 }
 
-/// Launches a dispatch on the memory before it, as often as it takes to know what the application's own kernel leaves; the buffer that
-/// differs, and the memory. `ours` is what the other kernel has left of it, if it began with that memory.
+/// A dispatch that leaves something else.
+struct Proof {
+    /// The buffer that differs.
+    report: BufferReport,
+    /// Memory before it, behind the application's own kernel, and behind the other one.
+    before: Pages,
+    own: Pages,
+    other: Pages,
+}
+
+/// Launches a dispatch on the memory before it, as often as it takes to know what the application's own kernel leaves. `ours` is what the other kernel has left of it, if it began with that memory.
 fn proven(
     loaded: &mut LoadedPart<'_>,
     [own, side]: [&Side; 2],
     number: usize,
     before: Pages,
     ours: Option<Pages>,
-) -> Result<Option<(BufferReport, Pages)>> {
+) -> Result<Option<Proof>> {
     let mut runs = Vec::new();
     for _ in 0..COMPARED {
         runs.push(alone(loaded, own, number, &before)?);
     }
-    let mut others = Vec::new();
-    match ours {
-        Some(ours) => others.push(ours),
-        None => others.push(alone(loaded, side, number, &before)?),
-    }
-    Ok(failing(loaded, number, &runs, &others)?.map(|report| (report, before)))
+    let other = match ours {
+        Some(ours) => ours,
+        None => alone(loaded, side, number, &before)?,
+    };
+    let report = failing(loaded, number, &runs, std::slice::from_ref(&other))?;
+    let own = runs.pop().unwrap_or_default();
+    Ok(report.map(|report| Proof { report, before, own, other }))
 }
 
 /// The memory after a dispatch that is launched on memory as it was before it.
@@ -168,21 +178,48 @@ fn failing(loaded: &LoadedPart<'_>, number: usize, own: &[Pages], others: &[Page
 }
 
 /// The step and the element of a report.
-fn named(
-    loaded: &mut LoadedPart<'_>,
-    side: &Side,
-    number: usize,
-    report: &BufferReport,
-    before: &Pages,
-) -> Result<Found> {
-    let part = loaded.part;
+fn named(loaded: &mut LoadedPart<'_>, side: &Side, number: usize, proof: &Proof) -> Result<Found> {
+    let (part, report) = (loaded.part, &proof.report);
     let step = part.steps.get(number).ok_or_else(|| ReplayError::Unsupported("a step that is not there".to_owned()))?;
     let (address, values) =
         report.first.as_ref().map_or((report.buffer.start, [String::new(), String::new()]), |first| {
             (first.address, [first.expected.clone(), first.found.clone()])
         });
-    let element = element(part, step, &report.buffer, address, values);
+    let sides = |address: u64, of: Type| -> Result<[Vec<u8>; 2]> {
+        let mut bytes = vec![0; of.size()];
+        loaded.loaded.before().read(address, &mut bytes)?;
+        let mut sides = [bytes.clone(), bytes];
+        sides.iter_mut().zip([&proof.own, &proof.other]).for_each(|(bytes, pages)| over(pages, address, bytes));
+        Ok(sides)
+    };
+    // The element may be several of those that the dispatch writes.
+    let [own, other] = sides(address, report.buffer.element_type)?;
+    let differs = own.iter().zip(&other).position(|(own, other)| own != other).unwrap_or(0);
+    let address = address + differs as u64;
+    let declared = typed::written(part, step);
+    let element = match typed::element_at(&declared, address) {
+        // By the name and the type that the dispatch itself has for it, unless the user has given one.
+        Some((buffer, address, of)) if report.buffer.tolerance.is_exact() => {
+            let [own, other] = sides(address, of)?;
+            element(part, step, buffer, address, [of.show(&own), of.show(&other)])
+        }
+        _ => element(part, step, &report.buffer, address - differs as u64, values),
+    };
     let launched = loaded.launched(step);
-    let stored = stored_by(loaded, side, number, before, address)?;
+    let stored = stored_by(loaded, side, number, &proof.before, address)?;
     Ok(Found { launched, element: Some(element), stored, fault: None })
+}
+
+/// Puts what pages have over bytes at an address.
+fn over(pages: &Pages, at: u64, bytes: &mut [u8]) {
+    let end = at + bytes.len() as u64;
+    let first = pages.range(..=at).next_back().map_or(at, |(page, _)| *page);
+    for (page, content) in pages.range(first..end) {
+        let (from, until) = (at.max(*page), end.min(page + content.len() as u64));
+        if from < until {
+            let content = content.get((from - page) as usize..(until - page) as usize).unwrap_or_default();
+            let to = bytes.get_mut((from - at) as usize..(until - at) as usize).unwrap_or_default();
+            to.copy_from_slice(content);
+        }
+    }
 }

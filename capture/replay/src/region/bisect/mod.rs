@@ -9,6 +9,7 @@ mod difference;
 mod fault;
 mod special;
 mod stored;
+mod typed;
 
 use logdur_captured::region::{CapturedPart, Part, PartStep, Work};
 use logdur_captured::verify::Buffer;
@@ -98,7 +99,7 @@ pub fn bisect(part: &CapturedPart<'_>, options: &Options, wanted: Wanted) -> Res
             loaded.loaded.by_replay = true;
             difference::difference(&mut loaded, &own, &side)?
         }
-        Wanted::Value(special) => (special::first(&mut loaded, &side, special)?, None),
+        Wanted::Value(special) => (special::first(&mut loaded, &side, special, &options.setup.rules)?, None),
         Wanted::Fault => (fault::first(&mut loaded, &side)?, None),
     };
     let is_dispatch = |step: &&PartStep<'_>| matches!(step.work, Work::Dispatch { .. });
