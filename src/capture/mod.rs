@@ -395,9 +395,9 @@ impl Capture {
             }
             let is_stopped = !*may || self.stopped.load(Ordering::Acquire);
             reading = match &self.region {
-                // The queue was held for it before the last capture reached a limit.
+                // The queue was held for it before the last capture reached a limit. While a region is open, it would be held again.
                 _ if is_stopped => {
-                    self.region.iter().filter(|_| target.is_wanted).for_each(|region| region.gives_up(&target));
+                    self.region.iter().for_each(|region| self.end_stopped(interceptor, region));
                     drop(stall::Stalled::with(interceptor, target.queue));
                     continue;
                 }

@@ -46,6 +46,9 @@ pub(super) enum Untaken {
     /// As after a fault that HIP gives to the application as an error.
     #[error("the dispatch had not ended when the application destroyed its queue, or ended")]
     Unended,
+    /// As after a limit or an error of the file.
+    #[error("nothing more is captured")]
+    Stopped,
     /// Its queue was destroyed, or is not one that can be held.
     #[error("its queue could not be held")]
     Queue,

@@ -287,12 +287,6 @@ impl Region {
         lock(&self.chosen).selected += 1;
     }
 
-    /// A chosen dispatch is not captured.
-    pub(super) fn gives_up(&self, target: &super::Target) {
-        self.break_off("nothing more is captured".to_owned());
-        self.has_taken(target.queue, target.index);
-    }
-
     /// A chosen dispatch is complete.
     fn has_taken(&self, queue: &Queue, index: u64) {
         let mut chosen = lock(&self.chosen);

@@ -52,9 +52,11 @@ impl Capture {
         if quits {
             region.break_off(format!("{}={captured}", settings::Interceptor::capture_quit));
         }
+        // Limits end the region here, where everything is at rest: what is held behind it runs after it.
+        self.spent_on(interceptor, start.elapsed());
+        let is_last = quits || region.is_due() || self.stopped.load(Ordering::Acquire);
         let ended = match taken {
-            Ok(()) if quits || region.is_due() => Some(None),
-            Ok(()) => None,
+            Ok(()) => is_last.then_some(None),
             Err(why) => Some(Some(why)),
         };
         if let Some(why) = ended {
@@ -65,7 +67,6 @@ impl Capture {
         reaper::complete_deferred(interceptor, target.queue);
         drop(stalled);
         reading = reading.and_then(|reading| reading.wait_for_late_copies(|| true));
-        self.spent_on(interceptor, start.elapsed());
         if region.is_over() {
             self.release_all(interceptor);
         }
@@ -93,6 +94,14 @@ impl Capture {
         reading = reading.and_then(|reading| reading.wait_for_late_copies(|| true));
         self.release_all(interceptor);
         reading
+    }
+
+    /// Ends a region of which nothing more is captured, as it is.
+    pub(in crate::capture) fn end_stopped<'a>(&'a self, interceptor: &'static Interceptor, region: &'a Region) {
+        if !region.is_over() {
+            self.end_region(interceptor, region, &mut None, Some(Untaken::Stopped), false);
+        }
+        self.release_all(interceptor);
     }
 
     fn try_step<'a>(
@@ -364,6 +373,10 @@ impl Capture {
         let mut after = None;
         let ended = (|| match failed {
             Some(Untaken::File(error)) => Err(error.into()),
+            Some(why @ Untaken::Stopped) => {
+                reason.get_or_insert(why.to_string());
+                Ok(())
+            }
             Some(why) => {
                 reason = Some(why.to_string());
                 Ok(())

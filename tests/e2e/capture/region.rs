@@ -423,6 +423,24 @@ fn what_is_no_region_is_told_with_the_option_or_the_variable_and_what_was_expect
 }
 
 #[test]
+fn a_region_that_reaches_a_limit_ends_with_the_reason_and_eight_streams_go_on() {
+    for (limit, value, reason) in [
+        ("--capture-max-bytes", "3000000", "the file has 3000000 bytes"),
+        ("--capture-max-seconds", "1", "1 s were spent on it"),
+    ] {
+        let run = Run::hip("eight").args(["1250"]);
+        let file = run.file("run.ldcap");
+        let region = ["--capture-region", "dispatches:1..dispatches:99999", "-l", "/dev/null"];
+        let outcome =
+            run.probed(&[&["--capture", file.to_str().unwrap(), limit, value], &region[..]].concat()).passed();
+        assert!(outcome.stdout.contains("PASS"), "{}", outcome.stdout);
+        assert!(outcome.stderr.contains(&format!("the region has ended: {reason}")), "{}", outcome.stderr);
+        let reader = Reader::open(&file).unwrap();
+        assert_eq!(reader.records().region_ends[0].reason, reason);
+    }
+}
+
+#[test]
 fn options_of_single_dispatches_are_refused_beside_a_region_and_their_variables_are_told() {
     let run = Run::hip("stretch");
     let file = run.file("run.ldcap").display().to_string();
