@@ -13,6 +13,7 @@ mod reach;
 mod shadow;
 mod take;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -228,7 +229,10 @@ impl Region {
     pub(super) fn written(&self, queue: &Queue, ring: &Ring, packets: Range<u64>, host_had: u64) {
         // No lock is held meanwhile: the library of markers has its own.
         let ranges = markers::open_ranges();
-        lock(&self.chosen).order.written(queue, ring, packets, (ranges, host_had));
+        let mut chosen = lock(&self.chosen);
+        let Chosen { order, others, .. } = &mut *chosen;
+        order.pass(others);
+        order.written(queue, ring, packets, (ranges, host_had));
     }
 
     /// What was known when the host rang for a packet, which is asked once, in order.
@@ -241,10 +245,20 @@ impl Region {
     fn others(&self, before: Option<(&Queue, u64)>) -> Vec<(Other, AtDoorbell)> {
         let all = std::mem::take(&mut lock(&self.chosen).others);
         let Some((queue, index)) = before else { return lock(&self.chosen).order.put_in_order(all) };
+        let number = |queue: &Queue| queue.id.load(Ordering::Relaxed);
         let is_over = |other: &Other| {
-            std::ptr::eq(other.queue, queue) && other.index < index || other.queue.has_reached(other.index + 1)
+            let is_before = std::ptr::eq(other.queue, queue) && other.index < index;
+            let has_passed = || lock(&self.chosen).order.has_passed(number(other.queue), other.index + 1);
+            is_before || has_passed() || other.queue.has_reached(other.index + 1)
         };
-        let (over, left): (Vec<Other>, Vec<Other>) = all.into_iter().partition(is_over);
+        // A queue whose lock is taken is not looked at: what stands before a packet that is over is over, too.
+        let mut ends: HashMap<u64, u64> = HashMap::new();
+        for other in all.iter().filter(|other| is_over(other)) {
+            let end = ends.entry(number(other.queue)).or_default();
+            *end = (*end).max(other.index + 1);
+        }
+        let is_within = |other: &Other| ends.get(&number(other.queue)).is_some_and(|end| other.index < *end);
+        let (over, left): (Vec<Other>, Vec<Other>) = all.into_iter().partition(is_within);
         let mut chosen = lock(&self.chosen);
         chosen.others.splice(0..0, left);
         chosen.order.put_in_order(over)

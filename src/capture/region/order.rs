@@ -6,7 +6,7 @@
 //! # Threads
 //! Publishers, each with its queue's lock, and the capture thread.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -40,8 +40,10 @@ pub(in crate::capture) struct AtDoorbell {
 /// What is known of the order of packets. Queues have their numbers.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Of each queue, the packet behind its last one that is complete.
+    /// Of each queue, the packet behind its last one that is complete and in order.
     completed: HashMap<u64, u64>,
+    /// The same of barriers that wait for nothing any more and are not in order yet: the host may know of them.
+    passed: HashMap<u64, u64>,
     /// Of each queue, where packets end that were rung for together, and what was known then.
     rung: HashMap<u64, VecDeque<(u64, AtDoorbell)>>,
     /// What copies had brought to the host at the last doorbell.
@@ -63,6 +65,14 @@ fn join(all: &mut Vec<Completed>, more: &[Completed]) {
     all.sort_by_key(|completed| completed.queue);
 }
 
+/// How far queues have come, but for one.
+fn others(all: &HashMap<u64, u64>, own: u64) -> Vec<Completed> {
+    let others = all.iter().filter(|(queue, _)| **queue != own);
+    let mut all: Vec<Completed> = others.map(|(&queue, &index)| Completed { queue, index }).collect();
+    all.sort_by_key(|completed| completed.queue);
+    all
+}
+
 fn number(queue: &Queue) -> u64 {
     queue.id.load(Ordering::Relaxed)
 }
@@ -74,16 +84,39 @@ impl Order {
         *end = (*end).max(index + 1);
     }
 
+    /// Looks which published packets that are no dispatches wait for nothing any more: nothing keeps the packet processor from them.
+    pub(super) fn pass(&mut self, others: &[Other]) {
+        loop {
+            let mut stuck = HashSet::new();
+            let next = others.iter().find(|other| {
+                let queue = number(other.queue);
+                let is_met = match &other.waits {
+                    Waits::For(packets) => {
+                        packets.iter().all(|of| self.is_complete(of) || self.has_passed(of.queue, of.index))
+                    }
+                    Waits::Anything => false,
+                };
+                let is_new = !self.has_passed(queue, other.index + 1);
+                // What is behind one that waits is not looked at.
+                !stuck.contains(&queue) && is_new && (is_met || !stuck.insert(queue))
+            });
+            let Some(other) = next else { return };
+            self.passed.insert(number(other.queue), other.index + 1);
+        }
+    }
+
+    /// True for a packet of a queue, by the index behind it, that waits for nothing any more.
+    pub(super) fn has_passed(&self, queue: u64, end: u64) -> bool {
+        self.passed.get(&queue).is_some_and(|passed| *passed >= end)
+    }
+
     fn is_complete(&self, packet: &Completed) -> bool {
         self.completed.get(&packet.queue).is_some_and(|end| *end >= packet.index)
     }
 
-    /// How far other queues have come.
+    /// How far other queues have come, as far as that is in order.
     pub(super) fn now(&self, own: u64) -> Vec<Completed> {
-        let others = self.completed.iter().filter(|(queue, _)| **queue != own);
-        let mut all: Vec<Completed> = others.map(|(&queue, &index)| Completed { queue, index }).collect();
-        all.sort_by_key(|completed| completed.queue);
-        all
+        others(&self.completed, own)
     }
 
     /// The host has written packets, and rung for them, while these ranges were open and copies had brought so many bytes of GPUs to it.
@@ -114,14 +147,15 @@ impl Order {
         let waits = match packet.packet_type() {
             PacketType::BarrierAnd => {
                 let mut waits = Waits::For(Vec::new());
-                let signals = packet.dependencies().into_iter().filter(|signal| *signal != 0 && value(*signal) != 0);
-                for signal in signals {
+                for signal in packet.dependencies().into_iter().filter(|signal| *signal != 0) {
                     let producers = self.producers.get(&signal).map_or(&[][..], Vec::as_slice);
+                    let is_over = value(signal) == 0;
                     // One that all have completed was given a value again.
                     match &mut waits {
-                        Waits::For(all) if producers.iter().any(|packet| !self.is_complete(packet)) => {
+                        Waits::For(all) if is_over || producers.iter().any(|packet| !self.is_complete(packet)) => {
                             join(all, producers);
                         }
+                        Waits::Anything if is_over => {}
                         _ => waits = Waits::Anything,
                     }
                 }
@@ -143,7 +177,9 @@ impl Order {
 
     /// What is known at a doorbell of a queue.
     fn known(&self, own: u64) -> AtDoorbell {
-        AtDoorbell { completed: self.now(own), ranges: Vec::new(), host_had: self.host_had }
+        let mut completed = self.now(own);
+        join(&mut completed, &others(&self.passed, own));
+        AtDoorbell { completed, ranges: Vec::new(), host_had: self.host_had }
     }
 
     /// What was known when the host rang for a packet, which is asked once, in order.
@@ -170,9 +206,12 @@ impl Order {
                 let queue = left.get(at).map(|other: &Other| number(other.queue));
                 left.iter().take(at).all(|earlier| Some(number(earlier.queue)) != queue)
             };
-            let may_go = |other: &Other| match &other.waits {
-                Waits::For(packets) => packets.iter().all(|packet| self.is_complete(packet)),
-                Waits::Anything => true,
+            let may_go = |other: &Other| {
+                let waits = match &other.waits {
+                    Waits::For(packets) => packets.as_slice(),
+                    Waits::Anything => &[],
+                };
+                other.known.completed.iter().chain(waits).all(|packet| self.is_complete(packet))
             };
             let next = (0..left.len()).find(|&at| is_first(at) && left.get(at).is_some_and(may_go));
             let Some(other) = left.remove(next.unwrap_or(0)) else { break };
@@ -222,9 +261,9 @@ mod tests {
         order.sees(3, 0, &barrier(&[0x100, 0x200]), one);
         let all = vec![Completed { queue: 1, index: 5 }, Completed { queue: 2, index: 10 }];
         assert_eq!(order.of_barrier(3, 0), Waits::For(all));
-        // The host has seen that it is complete: it need not be waited for.
+        // It is complete, which the capture may learn later than the host.
         order.sees(3, 1, &barrier(&[0x100]), |_| 0);
-        assert_eq!(order.of_barrier(3, 1), Waits::For(Vec::new()));
+        assert_eq!(order.of_barrier(3, 1), Waits::For(vec![Completed { queue: 1, index: 5 }]));
         order.sees(3, 2, &barrier(&[0x300]), one);
         assert_eq!(order.of_barrier(3, 2), Waits::Anything, "nobody completes that signal but the host");
         order.has_completed(1, 4);
@@ -245,7 +284,8 @@ mod tests {
         order.host_had = 100;
         let now = known(&order, &[]);
         order.rung.get_mut(&1).unwrap().push_back((4, now));
-        order.has_completed(2, 7);
+        // A barrier that is complete is known before it is in order.
+        order.passed.insert(2, 8);
         let [first, third, later] = [0, 2, 4].map(|index| order.at_doorbell(1, index));
         assert_eq!((first.completed, first.ranges), (vec![], vec!["step".to_owned(), "layer".to_owned()]));
         assert_eq!((third.completed, third.ranges), (vec![Completed { queue: 2, index: 7 }], vec![]));
