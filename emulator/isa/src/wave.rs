@@ -8,6 +8,20 @@ use crate::operand::{Kind, Operand};
 /// Lanes of a wave.
 pub const LANES: usize = WAVE.lanes() as usize;
 
+/// Does something for each lane of a mask, lower lanes first.
+#[inline(always)]
+pub fn each_lane(mask: u64, mut what: impl FnMut(usize)) {
+    if mask == u64::MAX {
+        (0..LANES).for_each(what);
+        return;
+    }
+    let mut left = mask;
+    while left != 0 {
+        what(left.trailing_zeros() as usize);
+        left &= left - 1;
+    }
+}
+
 /// Vector registers of a wave, accumulation registers included.
 pub const VGPRS: usize = 512;
 

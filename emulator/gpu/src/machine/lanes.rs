@@ -4,26 +4,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use amdgpu_isa::atomic::AtomicOp;
 use amdgpu_isa::env::Addresses;
-use amdgpu_isa::wave::{LANES, Vgpr};
+use amdgpu_isa::wave::{LANES, Vgpr, each_lane};
 
 use crate::memory::host;
 
 /// Lanes that are loaded together: as many as there are words in a host vector that every host has, so that vectors move the words.
 const FOUR: usize = 4;
-
-/// Does something for each lane of a mask, lower lanes first.
-#[inline(always)]
-pub(super) fn each(mask: u64, mut what: impl FnMut(usize)) {
-    if mask == u64::MAX {
-        (0..LANES).for_each(what);
-        return;
-    }
-    let mut left = mask;
-    while left != 0 {
-        what(left.trailing_zeros() as usize);
-        left &= left - 1;
-    }
-}
 
 /// Puts what all lanes load into registers, for each word one. Lanes are loaded in their order.
 #[inline(always)]
@@ -147,30 +133,30 @@ impl<'a> ReachedMemory<'a> {
                 if self.reach.in_a_row {
                     access!(read_dwords(self.base, word));
                 } else {
-                    each(mask, |l| word[l] = access!(load4(self.lane(l))));
+                    each_lane(mask, |l| word[l] = access!(load4(self.lane(l))));
                 }
             }
             (8, [low, high]) if alignment >= 8 && mask == u64::MAX => {
                 by_words([low, high], |l| access!(load8_to_vector(self.lane(l))));
             }
-            (8, [low, high]) if alignment >= 8 => each(mask, |l| {
+            (8, [low, high]) if alignment >= 8 => each_lane(mask, |l| {
                 let value = access!(load8(self.lane(l)));
                 (low[l], high[l]) = (value as u32, (value >> 32) as u32);
             }),
             (16, [a, b, c, d]) if alignment >= 16 && mask == u64::MAX => {
                 by_words([a, b, c, d], |l| access!(load16(self.lane(l))));
             }
-            (16, [a, b, c, d]) if alignment >= 16 => each(mask, |l| {
+            (16, [a, b, c, d]) if alignment >= 16 => each_lane(mask, |l| {
                 [a[l], b[l], c[l], d[l]] = access!(load16(self.lane(l)));
             }),
-            (1, [word]) => each(mask, |l| word[l] = access!(load1(self.lane(l))).into()),
-            (2, [word]) if alignment >= 2 => each(mask, |l| word[l] = access!(load2(self.lane(l))).into()),
-            (12, [a, b, c]) if alignment >= 4 => each(mask, |l| {
+            (1, [word]) => each_lane(mask, |l| word[l] = access!(load1(self.lane(l))).into()),
+            (2, [word]) if alignment >= 2 => each_lane(mask, |l| word[l] = access!(load2(self.lane(l))).into()),
+            (12, [a, b, c]) if alignment >= 4 => each_lane(mask, |l| {
                 let lane = self.lane(l);
                 [a[l], b[l], c[l]] = [0, 4, 8].map(|n| access!(load4(lane.wrapping_add(n))));
             }),
             // Lanes that are aligned beside others that are not: each one in pieces as wide as its own address allows.
-            (_, out) => each(mask, |l| {
+            (_, out) => each_lane(mask, |l| {
                 let mut buffer = [0; 16];
                 access!(read(self.lane(l), &mut buffer[..usize::from(bytes)]));
                 put_words(out, l, &buffer);
@@ -187,24 +173,24 @@ impl<'a> ReachedMemory<'a> {
                 if self.reach.in_a_row {
                     access!(write_dwords(self.base, word));
                 } else {
-                    each(mask, |l| access!(store4(self.lane(l), word[l])));
+                    each_lane(mask, |l| access!(store4(self.lane(l), word[l])));
                 }
             }
             (8, [low, high]) if alignment >= 8 => {
-                each(mask, |l| access!(store8(self.lane(l), host::pair(low[l], high[l]))));
+                each_lane(mask, |l| access!(store8(self.lane(l), host::pair(low[l], high[l]))));
             }
             (16, [a, b, c, d]) if alignment >= 16 => {
-                each(mask, |l| access!(store16(self.lane(l), [a[l], b[l], c[l], d[l]])));
+                each_lane(mask, |l| access!(store16(self.lane(l), [a[l], b[l], c[l], d[l]])));
             }
-            (1, [word]) => each(mask, |l| access!(store1(self.lane(l), word[l] as u8))),
-            (2, [word]) if alignment >= 2 => each(mask, |l| access!(store2(self.lane(l), word[l] as u16))),
-            (12, [a, b, c]) if alignment >= 4 => each(mask, |l| {
+            (1, [word]) => each_lane(mask, |l| access!(store1(self.lane(l), word[l] as u8))),
+            (2, [word]) if alignment >= 2 => each_lane(mask, |l| access!(store2(self.lane(l), word[l] as u16))),
+            (12, [a, b, c]) if alignment >= 4 => each_lane(mask, |l| {
                 let lane = self.lane(l);
                 for (n, word) in [a[l], b[l], c[l]].into_iter().enumerate() {
                     access!(store4(lane.wrapping_add(4 * n), word));
                 }
             }),
-            (_, data) => each(mask, |l| {
+            (_, data) => each_lane(mask, |l| {
                 let buffer = words(data, l);
                 access!(write(self.lane(l), &buffer[..usize::from(bytes)]));
             }),
@@ -223,7 +209,7 @@ impl ReachedMemory<'_> {
         match (bytes, data) {
             (4, [a]) | (4, [a, _]) => {
                 let b = data.get(1).unwrap_or(a);
-                each(self.mask, |l| {
+                each_lane(self.mask, |l| {
                     // SAFETY: `new` was promised the lane's bytes, and all lanes are aligned.
                     let word = unsafe { AtomicU32::from_ptr(self.lane(l).cast()) };
                     let value = modify32(word, op, a[l], b[l]);
@@ -234,7 +220,7 @@ impl ReachedMemory<'_> {
             }
             (8, [low, high]) | (8, [low, high, ..]) => {
                 let (low2, high2) = (data.get(2).unwrap_or(low), data.get(3).unwrap_or(high));
-                each(self.mask, |l| {
+                each_lane(self.mask, |l| {
                     // SAFETY: as above.
                     let word = unsafe { AtomicU64::from_ptr(self.lane(l).cast()) };
                     let value = modify64(word, op, host::pair(low[l], high[l]), host::pair(low2[l], high2[l]));

@@ -56,6 +56,21 @@ pub struct RingInfo {
     pub doorbell: Doorbell,
 }
 
+/// Whether a value meets a reference, by the function that a command waits with; `None` for one that there is not. PM4 and SDMA have the
+/// same numbers. Source: `WAIT_REG_MEM` and `SDMA_PKT_POLL_REGMEM` of the kernel's `soc15d.h` and `vega10_sdma_pkt_open.h`.
+pub(crate) fn meets(function: u32, value: u32, reference: u32) -> Option<bool> {
+    Some(match function {
+        0 => true,
+        1 => value < reference,
+        2 => value <= reference,
+        3 => value == reference,
+        4 => value != reference,
+        5 => value >= reference,
+        6 => value > reference,
+        _ => return None,
+    })
+}
+
 /// How much came of looking after a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Progress {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Progress, Queue, RingInfo};
+use super::{Progress, Queue, RingInfo, meets};
 use crate::dispatch::Dispatch;
 use crate::driver::{MemoryFault, PacketError, QueueError};
 use crate::engine::Worker;
@@ -197,17 +197,8 @@ impl SdmaQueue {
         let at = self.address(1)?;
         let (reference, mask) = (self.dword(3)?, self.dword(4)?);
         let value = self.view.word32(at, false)?.load(Ordering::Acquire) & mask;
-        let satisfied = match header >> 28 & 7 {
-            0 => true,
-            1 => value < reference,
-            2 => value <= reference,
-            3 => value == reference,
-            4 => value != reference,
-            5 => value >= reference,
-            6 => value > reference,
-            _ => return Err(Failure::Unknown),
-        };
-        Ok(if satisfied { Step::Done(6) } else { Step::Wait })
+        let is_met = meets(header >> 28 & 7, value, reference).ok_or(Failure::Unknown)?;
+        Ok(if is_met { Step::Done(6) } else { Step::Wait })
     }
 
     fn fail(&mut self, failure: &Failure) {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use hsa_sys::abi::aql::Packet;
 use hsa_sys::abi::kernel_descriptor::KernelDescriptor;
 
+use super::super::meets;
 use super::registers::{self, Registers};
 use crate::driver::PacketError;
 use crate::gpu::Gpu;
@@ -274,17 +275,10 @@ impl Commands {
         let address = frame.word64(view, 2)? & !3;
         let (reference, mask) = (frame.word(view, 4)?, frame.word(view, 5)?);
         let value = view.word32(address, false)?.load(Ordering::Acquire) & mask;
-        let holds = match function {
-            0 => true,
-            1 => value < reference,
-            2 => value <= reference,
-            3 => value == reference,
-            4 => value != reference,
-            5 => value >= reference,
-            6 => value > reference,
-            _ => return Ok(not_implemented(header, "comparison 7")),
+        let Some(is_met) = meets(function, value, reference) else {
+            return Ok(not_implemented(header, &format!("comparison {function}")));
         };
-        Ok(if holds { Step::Next(length) } else { Step::Stop(Pause::Wait) })
+        Ok(if is_met { Step::Next(length) } else { Step::Stop(Pause::Wait) })
     }
 
     /// `COPY_DATA`: 32 or 64 bits, from and to registers or memory.

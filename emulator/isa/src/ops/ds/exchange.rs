@@ -1,11 +1,10 @@
 //! Exchanges of data between lanes, which need no LDS.
 
-use super::each;
 use crate::inst::Inst;
 use crate::lanes::blend;
 use crate::op::Flow;
 use crate::ops::vector_memory::lanewise;
-use crate::wave::{LANES, Vgpr, Wave};
+use crate::wave::{LANES, Vgpr, Wave, each_lane};
 
 /// The values of the lanes of a mask, zero for the others.
 #[inline(always)]
@@ -55,7 +54,7 @@ pub(super) fn permute(w: &mut Wave, i: &Inst) -> Flow {
     let (at, data) = (*w.vector(i.src[0], 0), *w.vector(i.src[1], 0));
     let exec = w.exec();
     let mut moved: Vgpr = [0; LANES];
-    each(exec, |l| moved[at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES] = data[l]);
+    each_lane(exec, |l| moved[at[l].wrapping_add(i.imm as u32) as usize / 4 % LANES] = data[l]);
     blend(w.vector_mut(i.dst, 0), &moved, exec);
     Flow::Next
 }

@@ -11,7 +11,7 @@ mod words;
 pub(crate) use counters::counter_address;
 use counters::{append, gws};
 use exchange::{permute, permute_backward, swizzle};
-use words::{each, get, load_words, pattern, put, put_word, store_words, word};
+use words::{get, load_words, pattern, put, put_word, store_words, word};
 
 use super::kinds;
 use crate::action::Action;
@@ -25,7 +25,7 @@ use crate::op::{Access, Family, Fill, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{NO_DATA, data_kind, fill, fill_part, gather, lanewise, m0_base, words_of};
-use crate::wave::{LANES, Trap, Vgpr, Wave};
+use crate::wave::{LANES, Trap, Vgpr, Wave, each_lane};
 
 const fn op(
     name: &'static str,
@@ -238,7 +238,7 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
         Access::Load(bytes, how) => {
             let mut part = [0; LANES];
             let lds = e.lds();
-            each(mask, |l| part[l] = get(lds, at[l], usize::from(bytes)) as u32);
+            each_lane(mask, |l| part[l] = get(lds, at[l], usize::from(bytes)) as u32);
             fill_part(w, i.dst, bytes, how, &part, mask);
         }
         Access::Store(bytes @ 4.., _) => {
@@ -248,7 +248,7 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
             let shift = if how == Fill::D16High { 16 } else { 0 };
             let part = w.vector(i.src[1], 0);
             let lds = e.lds();
-            each(mask, |l| put(lds, at[l], usize::from(bytes), (part[l] >> shift).into()));
+            each_lane(mask, |l| put(lds, at[l], usize::from(bytes), (part[l] >> shift).into()));
         }
         Access::Atomic(op, bytes, returns) => {
             let (first, second) = atomic_operands(w, i, op, bytes);
@@ -289,7 +289,7 @@ fn modify(
         old: &mut Vgpr,
         new: impl Fn(u32, u32, u32) -> u32,
     ) {
-        each(mask, |l| {
+        each_lane(mask, |l| {
             let start = at[l] as usize;
             // Outside of the allocation, zero is read and nothing written.
             let place = lds.get_mut(start..start + 4).and_then(|bytes| bytes.first_chunk_mut());
@@ -306,7 +306,7 @@ fn modify(
         // By far the most frequent.
         (AtomicOp::Add, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, _| old.wrapping_add(a)),
         (_, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, b| op.apply32_in(mode, old, a, b)),
-        _ => each(mask, |l| {
+        _ => each_lane(mask, |l| {
             let value = get(lds, at[l], 8);
             let operand = |data: &[Vgpr]| u64::from(data[0][l]) | u64::from(data[1][l]) << 32;
             put(lds, at[l], 8, op.apply64_in(mode, value, operand(first), operand(second)));
@@ -341,7 +341,7 @@ fn exchange2(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     let sources = [gather(w, i.src[1], bytes, Fill::Zero), gather(w, i.src[2], bytes, Fill::Zero)];
     let (mut data, dwords) = (NO_DATA, usize::from(bytes) / 4);
     let lds = e.lds();
-    each(exec, |l| {
+    each_lane(exec, |l| {
         let places = [base[l].wrapping_add(o0 * unit), base[l].wrapping_add(o1 * unit)];
         for (n, at) in places.into_iter().enumerate() {
             for d in 0..dwords {

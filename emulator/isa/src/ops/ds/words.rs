@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::operand::Operand;
-use crate::wave::{LANES, Vgpr, Wave};
+use crate::wave::{LANES, Vgpr, Wave, each_lane};
 
 /// Reads up to eight bytes; zero outside of the allocation.
 #[inline]
@@ -62,20 +62,6 @@ pub(super) fn put_word(lds: &mut [u8], at: u32, n: u32, value: u32) {
     let start = place(at, n);
     if let Some(place) = lds.get_mut(start..start + 4) {
         place.copy_from_slice(&value.to_le_bytes());
-    }
-}
-
-/// Does something for each lane of a mask.
-#[inline(always)]
-pub(super) fn each(mask: u64, mut what: impl FnMut(usize)) {
-    if mask == u64::MAX {
-        (0..LANES).for_each(what);
-        return;
-    }
-    let mut left = mask;
-    while left != 0 {
-        what(left.trailing_zeros() as usize);
-        left &= left - 1;
     }
 }
 
@@ -150,8 +136,10 @@ pub(super) fn load_words(
     if pattern == Pattern::Other {
         let (from, count) = (|l: usize| at[l].wrapping_add(offset), words.len());
         match (count, w.vectors_mut(dst, words.end as usize)) {
-            (2, [.., a, b]) => return each(mask, |l| [a[l], b[l]] = several_words(lds, from(l))),
-            (4, [.., a, b, c, d]) => return each(mask, |l| [a[l], b[l], c[l], d[l]] = several_words(lds, from(l))),
+            (2, [.., a, b]) => return each_lane(mask, |l| [a[l], b[l]] = several_words(lds, from(l))),
+            (4, [.., a, b, c, d]) => {
+                return each_lane(mask, |l| [a[l], b[l], c[l], d[l]] = several_words(lds, from(l)));
+            }
             _ => {}
         }
     }
@@ -159,7 +147,7 @@ pub(super) fn load_words(
         let register = w.vector_mut(dst, n);
         let nth = n - first;
         if pattern == Pattern::Other {
-            each(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset), nth));
+            each_lane(mask, |l| register[l] = word(lds, at[l].wrapping_add(offset), nth));
             continue;
         }
         for (lanes, at) in register.chunks_exact_mut(GROUP).zip(at.chunks_exact(GROUP)) {
@@ -192,7 +180,7 @@ pub(super) fn store_words(
     if dwords == 1 {
         let register = w.vector(from, 0);
         if pattern != Pattern::Row {
-            return each(mask, |l| put_word(lds, at[l].wrapping_add(offset), 0, register[l]));
+            return each_lane(mask, |l| put_word(lds, at[l].wrapping_add(offset), 0, register[l]));
         }
         for (lanes, at) in register.chunks_exact(GROUP).zip(at.chunks_exact(GROUP)) {
             if let Some(row) = lds.get_mut(row(place(at[0].wrapping_add(offset), 0))) {
@@ -209,7 +197,7 @@ pub(super) fn store_words(
     }
     let registers = w.vectors(from, dwords as usize);
     if let [low, high] = registers {
-        return each(mask, |l| {
+        return each_lane(mask, |l| {
             let start = at[l].wrapping_add(offset);
             match lds.get_mut(start as usize..start as usize + 8).and_then(|bytes| bytes.as_chunks_mut().0.first_mut())
             {
@@ -221,7 +209,7 @@ pub(super) fn store_words(
             }
         });
     }
-    each(mask, |l| {
+    each_lane(mask, |l| {
         for (n, register) in registers.iter().enumerate() {
             put_word(lds, at[l].wrapping_add(offset), n as u32, register[l]);
         }
@@ -266,7 +254,7 @@ mod tests {
                 }
                 let (mut written, mut expected) = (memory.clone(), memory.clone());
                 store_words(&w, &mut written, (&at, mask, pattern(&at, mask)), 8, data, words);
-                each(mask, |l| {
+                each_lane(mask, |l| {
                     for n in 0..words {
                         put_word(&mut expected, at[l].wrapping_add(8), n, w.vector(data, n)[l]);
                     }
