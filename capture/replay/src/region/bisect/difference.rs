@@ -131,7 +131,8 @@ struct Proof {
     other: Pages,
 }
 
-/// Launches a dispatch on the memory before it, as often as it takes to know what the application's own kernel leaves. `ours` is what the other kernel has left of it, if it began with that memory.
+/// Launches a dispatch on the memory before it, as often as it takes to know what the application's own kernel leaves. `ours` is what the
+/// other kernel has left of it, if it began with that memory.
 fn proven(
     loaded: &mut LoadedPart<'_>,
     [own, side]: [&Side; 2],

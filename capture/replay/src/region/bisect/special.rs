@@ -1,6 +1,8 @@
 //! The first dispatch that writes a value that is no ordinary number.
 
-use logdur_captured::region::PartStep;
+use std::ops::Range;
+
+use logdur_captured::region::{CapturedPart, PartStep};
 use logdur_captured::verify::{Buffer, Rule, Type};
 
 use super::super::run::{LoadedPart, Side};
@@ -36,24 +38,30 @@ impl Special {
     }
 }
 
-/// The buffers of each step in which such a value is looked for: those that rules or the metadata say to be of floats, and what the kernel
-/// of a dispatch declares to be.
-fn looked_at(loaded: &LoadedPart<'_>, rules: &[Rule]) -> Vec<Vec<Buffer>> {
-    let all = loaded.loaded.buffers();
-    let is_float = |buffer: &&Buffer| buffer.element_type.is_float();
-    let named: Vec<Buffer> = all.iter().filter(is_float).cloned().collect();
-    // What the user says of a buffer goes before what a kernel declares.
-    let is_other = |buffer: &&Buffer| !is_float(buffer) && rules.iter().any(|rule| rule.buffer == buffer.name);
-    let other: Vec<&Buffer> = all.iter().filter(is_other).collect();
-    let own = |number: usize, step: &PartStep<'_>| {
-        let typed = if is_dispatch(loaded.part, number) { typed::written(loaded.part, step) } else { Vec::new() };
-        let is_wanted =
-            |one: &Buffer| is_float(&one) && other.iter().all(|other| one.end <= other.start || other.end <= one.start);
-        let mut buffers = named.clone();
-        buffers.extend(typed.into_iter().filter(is_wanted));
-        buffers
-    };
-    loaded.part.steps.iter().enumerate().map(|(number, step)| own(number, step)).collect()
+/// Where such a value is looked for.
+struct LookedAt {
+    /// Buffers that rules or the metadata say to be of floats.
+    named: Vec<Buffer>,
+    /// Buffers of which rules say something else, which goes before what a kernel declares.
+    others: Vec<Range<u64>>,
+}
+
+impl LookedAt {
+    fn of(loaded: &LoadedPart<'_>, rules: &[Rule]) -> LookedAt {
+        let is_ruled = |buffer: &&Buffer| rules.iter().any(|rule| rule.buffer == buffer.name);
+        let (named, others): (Vec<&Buffer>, Vec<&Buffer>) =
+            loaded.loaded.buffers().iter().partition(|buffer| buffer.element_type.is_float());
+        let others = others.into_iter().filter(is_ruled).map(|buffer| buffer.start..buffer.end).collect();
+        LookedAt { named: named.into_iter().cloned().collect(), others }
+    }
+
+    /// What the kernel of a dispatch declares to be floats.
+    fn declared(&self, part: &CapturedPart<'_>, step: &PartStep<'_>) -> Vec<Buffer> {
+        let is_apart = |one: &Buffer| self.others.iter().all(|other| one.end <= other.start || other.end <= one.start);
+        let mut declared = typed::written(part, step);
+        declared.retain(|one| one.element_type.is_float() && is_apart(one));
+        declared
+    }
 }
 
 /// Says of how many dispatches it is not known where floats are.
@@ -76,8 +84,9 @@ pub(super) fn first(
     special: Special,
     rules: &[Rule],
 ) -> Result<Option<Found>> {
-    let buffers = looked_at(loaded, rules);
-    if buffers.iter().all(Vec::is_empty) {
+    let part = loaded.part;
+    let looked_at = LookedAt::of(loaded, rules);
+    if looked_at.named.is_empty() && part.steps.iter().all(|step| looked_at.declared(part, step).is_empty()) {
         let known: Vec<&str> = loaded.loaded.buffers().iter().map(|buffer| buffer.name.as_str()).collect();
         return Err(ReplayError::Usage {
             what: format!("--bisect {}", special.word()),
@@ -99,12 +108,10 @@ pub(super) fn first(
         }
         loaded.step(side, number)?;
         let changed = loaded.loaded.changed_since(&mut look)?;
-        if is_dispatch(loaded.part, number)
-            && let Some((buffer, address, values)) =
-                buffers.get(number).and_then(|buffers| new_one(buffers, &changed, special))
+        if let Some(step) = part.steps.get(number).filter(|_| is_dispatch(part, number))
+            && let declared = looked_at.declared(part, step)
+            && let Some((buffer, address, values)) = new_one([&looked_at.named, &declared], &changed, special)
         {
-            let part = loaded.part;
-            let Some(step) = part.steps.get(number) else { break };
             let element = element(part, step, buffer, address, values);
             let launched = loaded.launched(step);
             let stored = stored_by(loaded, side, number, &state, address)?;
@@ -117,13 +124,13 @@ pub(super) fn first(
 
 /// The first element by address that is such a value now, and was none: its buffer, its address, what it was and what it is.
 fn new_one<'b>(
-    buffers: &'b [Buffer],
+    buffers: [&'b [Buffer]; 2],
     changed: &[ChangedPage],
     special: Special,
 ) -> Option<(&'b Buffer, u64, [String; 2])> {
     for ChangedPage { at, was, is } in changed {
         let end = at + is.len() as u64;
-        for buffer in buffers.iter().filter(|buffer| buffer.start < end && *at < buffer.end) {
+        for buffer in buffers.into_iter().flatten().filter(|buffer| buffer.start < end && *at < buffer.end) {
             let of: Type = buffer.element_type;
             // Elements are whole, from the beginning of their buffer on.
             let size = of.size() as u64;

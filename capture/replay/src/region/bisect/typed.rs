@@ -34,20 +34,24 @@ pub(super) fn written(part: &CapturedPart<'_>, step: &PartStep<'_>) -> Vec<Buffe
     typed.collect()
 }
 
-/// False for a dispatch whose kernel does not say what any of its pointers leads to.
+/// False for a dispatch whose kernel does not say what it may write: of one of its pointers at least, no numbers are known.
 pub(super) fn is_declared(part: &CapturedPart<'_>, step: &PartStep<'_>) -> bool {
     let Work::Dispatch { kernel, dispatch } = step.work else { return true };
     let Some(code) = part.kernels.get(kernel).map(|kernel| &kernel.original) else { return false };
     let arguments = code.arguments(&dispatch.kernarg);
-    let mut pointers = arguments.iter().filter(|argument| argument.address().is_some_and(|at| at != 0));
-    pointers.any(|argument| argument.source_type.is_some())
+    let mut pointers = arguments.iter().filter(|argument| argument.address().is_some_and(|at| at != 0)).peekable();
+    pointers.peek().is_some() && pointers.all(|pointer| is_const(pointer) || written_as(pointer).is_some())
+}
+
+/// True for a pointer through which the kernel's source does not write.
+fn is_const(argument: &Argument<'_>) -> bool {
+    let declares = |source: &str| source.split(&[' ', '*']).any(|word| word == "const");
+    argument.declared.is_const || argument.source_type.is_some_and(declares)
 }
 
 /// What a kernel may write through an argument, as its source declares it.
 fn written_as(argument: &Argument<'_>) -> Option<Type> {
-    let source = argument.source_type?;
-    let is_const = argument.declared.is_const || source.split(&[' ', '*']).any(|word| word == "const");
-    Type::of_pointer(source).filter(|_| !is_const)
+    argument.source_type.and_then(Type::of_pointer).filter(|_| !is_const(argument))
 }
 
 /// The buffer that has an address, and the first byte of the element there.
