@@ -1,19 +1,23 @@
-//! Blocks of records that are not in use, and references to records.
+//! Blocks of records: those that are not in use, and references to them.
 //!
 //! # Threads
 //! A publisher takes a block every `BLOCK_RECORDS` dispatches: the spare block that the reaper keeps for its queue, else one of the
 //! pool, if the pool's lock is free. The reaper refills the pool before it is empty. The log thread returns blocks.
 
+mod record;
+
 use std::ptr::{self, NonNull};
 
 #[cfg(not(loom))]
 use logdur_journal::pages;
-use logdur_journal::{BLOCK_BYTES, Block, Fate, Record, Records, State, Times};
+use logdur_journal::{BLOCK_BYTES, Block, Records, State};
 
 use crate::cache_line::prefetch_for_write;
 use crate::progress::{AppSignal, Progress};
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
+
+pub use record::{Cursor, RecordRef};
 
 /// Blocks that are made at once.
 const BATCH: usize = if cfg!(loom) { 1 } else { 4 };
@@ -30,8 +34,6 @@ const BLOCK_RECORDS: usize = if cfg!(loom) { 2 } else { logdur_journal::BLOCK_RE
 
 /// Whose cache line is asked for together.
 const PROGRESS_OF_A_LINE: usize = 64 / size_of::<Progress>();
-/// The same for times.
-const TIMES_OF_A_LINE: usize = 64 / size_of::<Times>();
 
 /// The free blocks. References to records stay readable: of a block that is not needed, all but the addresses and two pages goes back
 /// to the system.
@@ -88,15 +90,6 @@ pub struct BlockRef(NonNull<OwnBlock>);
 unsafe impl Send for BlockRef {}
 // SAFETY: as above.
 unsafe impl Sync for BlockRef {}
-
-/// A record of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordRef {
-    /// Its block.
-    pub block: BlockRef,
-    /// Its position there.
-    pub slot: usize,
-}
 
 impl Blocks {
     /// Blocks for records of about `limit` bytes in all; `None` if the system has no memory left.
@@ -368,131 +361,6 @@ impl BlockRef {
         self.get().clear();
         self.own().next.store(ptr::null_mut(), Ordering::Relaxed);
         self.own().progress.iter().for_each(|progress| progress.set_state(State::Free));
-    }
-}
-
-impl RecordRef {
-    /// What a row is made of. Another process may write it.
-    pub fn record(self) -> &'static Record {
-        &self.block.get().records[self.slot]
-    }
-
-    /// The times of the row. Another process may write them.
-    pub fn times(self) -> &'static Times {
-        &self.block.get().times[self.slot]
-    }
-
-    /// The private progress of the dispatch.
-    #[inline]
-    pub fn progress(self) -> &'static Progress {
-        &self.block.own().progress[self.slot]
-    }
-
-    /// Asks for the cache lines of a record that comes so many later: another thread has left them elsewhere.
-    #[inline]
-    pub fn ask_ahead(self, later: usize) {
-        let slot = self.slot + later;
-        self.block.ask_for(slot);
-        if slot.is_multiple_of(TIMES_OF_A_LINE)
-            && let Some(times) = self.block.get().times.get(slot)
-        {
-            prefetch_for_write(times);
-        }
-    }
-
-    /// The same for a publisher, which writes no times, and which goes on in the spare block behind this one.
-    #[inline]
-    pub(crate) fn ask_ahead_to_fill(self, later: usize, spare: &Spare) {
-        let slot = self.slot + later;
-        match slot.checked_sub(BLOCK_RECORDS) {
-            None => self.block.ask_for(slot),
-            Some(slot) => spare.ask_for(slot),
-        }
-    }
-
-    /// What is remembered of the application's signal.
-    pub(crate) fn app_signal(self) -> &'static AppSignal {
-        &self.block.own().app_signals[self.slot]
-    }
-
-    /// How far the dispatch has come.
-    #[inline]
-    pub fn state(self) -> State {
-        self.progress().state()
-    }
-
-    /// Moves on to a state; a thread that sees the state sees what was written before.
-    #[inline]
-    pub fn set_state(self, state: State) {
-        self.record().set_state(state);
-        self.progress().set_state(state);
-    }
-
-    /// Says how far the row of a dispatch that is done has come, and moves it to [`State::Logged`] unless it is still to
-    /// be written.
-    #[inline]
-    pub fn set_fate(self, fate: Fate) {
-        self.record().set_fate(fate);
-        if !matches!(fate, Fate::Pending | Fate::Writing) {
-            self.progress().set_state(State::Logged);
-        }
-    }
-
-    /// Bits of `logdur_journal::flag`.
-    #[inline]
-    pub fn flags(self) -> u8 {
-        self.progress().flags()
-    }
-
-    /// Replaces the flags; only before the record is published.
-    #[inline]
-    pub fn set_flags(self, flags: u8) {
-        self.record().set_flags(flags);
-        self.progress().set_flags(flags);
-    }
-
-    /// Adds flags.
-    #[inline]
-    pub fn add_flags(self, flags: u8) {
-        self.record().add_flags(flags);
-        self.progress().add_flags(flags);
-    }
-}
-
-/// A place in a queue's chain of blocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Cursor {
-    /// A block of the chain.
-    pub block: BlockRef,
-    /// The position there; the number of records in a block stands for the first one of the next block.
-    pub slot: usize,
-}
-
-impl Cursor {
-    /// At the first record of a block.
-    pub fn start(block: BlockRef) -> Cursor {
-        Cursor { block, slot: 0 }
-    }
-
-    /// The record here; `None` at the end of the last block.
-    #[inline]
-    pub fn record(&mut self) -> Option<RecordRef> {
-        if self.slot == BLOCK_RECORDS {
-            *self = Cursor::start(self.block.next()?);
-        }
-        Some(RecordRef { block: self.block, slot: self.slot })
-    }
-
-    /// Moves on by one record.
-    #[inline]
-    pub fn advance(&mut self) {
-        self.slot += 1;
-    }
-}
-
-impl From<RecordRef> for Cursor {
-    fn from(RecordRef { block, slot }: RecordRef) -> Cursor {
-        Cursor { block, slot }
     }
 }
 
