@@ -305,7 +305,9 @@ impl Capture {
             Err(error) => return (None, vec![format!("{name}: {}; nothing is captured", whole(&error))]),
         };
         let mut said = vec![format!("capture: {}", file.path().display())];
-        let of_single = OF_SINGLE_DISPATCHES.iter().filter(|name| region.is_some() && std::env::var_os(name).is_some());
+        let of_single = OF_SINGLE_DISPATCHES
+            .iter()
+            .filter(|name| region.is_some() && std::env::var_os(name).is_some_and(|value| !value.is_empty()));
         let region_name = settings::Interceptor::capture_region;
         said.extend(
             of_single

@@ -44,7 +44,8 @@ pub(crate) fn check(environment: &Environment, force: bool) -> Result<()> {
             bail!("{}: {trigger}: {problem}", option_of(name));
         }
     }
-    let of_single = || OF_SINGLE_DISPATCHES.into_iter().find(|name| environment.get(name).is_some());
+    let of_single =
+        || OF_SINGLE_DISPATCHES.into_iter().find(|name| environment.get(name).is_some_and(|value| !value.is_empty()));
     if let (Some(_), Some(name)) = (&settings.capture_region, of_single()) {
         let region = option_of(Interceptor::capture_region);
         bail!("{}: expected a capture of single dispatches, found {region}, which takes all of them", option_of(name));
