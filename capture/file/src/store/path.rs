@@ -25,7 +25,7 @@ impl StorePath {
 }
 
 impl Stores {
-    /// The stores that a capture at this path names. A capture that is no file, as of a pipe, has no folder.
+    /// The folders of the stores that a capture names. Relative names begin at the capture's folder, which a pipe does not have.
     pub(crate) fn named<'p>(paths: impl DoubleEndedIterator<Item = &'p StorePath>, capture: Option<&Path>) -> Stores {
         let mut stores = Stores { capture: capture.unwrap_or(Path::new("")).to_owned(), ..Stores::default() };
         for path in paths.rev() {

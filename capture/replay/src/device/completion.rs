@@ -16,7 +16,7 @@ const COMPLETE: i64 = PENDING - 1;
 /// A signal before a packet completes on it.
 pub(super) struct Completion<'a> {
     signal: &'a Signal,
-    /// The fields of the signal that nobody writes while the packet is processed.
+    /// The signal's kind and pointers: nobody writes these fields while the packet is processed.
     constants: [u64; 5],
 }
 
@@ -28,12 +28,12 @@ impl<'a> Completion<'a> {
         Completion { signal, constants: signal.constants() }
     }
 
-    /// A signal whose value was set before, with the fields that nobody writes.
+    /// A signal whose value was set before, and its kind and pointers.
     pub(super) fn of(signal: &'a Signal, constants: [u64; 5]) -> Completion<'a> {
         Completion { signal, constants }
     }
 
-    /// The fields of the signal that nobody writes while the packet is processed.
+    /// The signal's kind and pointers: nobody writes these fields while the packet is processed.
     pub(super) fn constants(&self) -> [u64; 5] {
         self.constants
     }

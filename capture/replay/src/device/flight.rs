@@ -14,7 +14,7 @@ pub(super) struct Flight {
     pub(super) ticket: usize,
     /// Its completion signal, among those of the device.
     pub(super) signal: usize,
-    /// The fields of the signal that nobody writes while the packet is processed.
+    /// The signal's kind and pointers: nobody writes these fields while the packet is processed.
     constants: [u64; 5],
 }
 
