@@ -1,8 +1,10 @@
 // Kernels that are instrumented by hand with logdur_device.h, and what they must have sent: lanes that diverge, loops of other lengths
 // in each lane, atomics, LDS, workgroups of three dimensions, sub-buffers that are full all the time. With an argument, the plain kernel
 // runs first, and the messages of the instrumented one are written to this file.
+#include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <tuple>
 
@@ -75,6 +77,18 @@ void expect_sent(const Sent& got, const Sent& expected, const char* what) {
     EXPECT(got.size() == expected.size(), "%s: %zu different messages, expected %zu", what, got.size(), expected.size());
 }
 
+// The number that the format has for the processor; 0 for those that it has none for.
+unsigned number_of_processor() {
+    static const char* const NUMBERED[] = {"gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942"};
+    hipDeviceProp_t properties;
+    CHECK(hipGetDeviceProperties(&properties, 0));
+    std::string name = properties.gcnArchName;
+    name.resize(std::min(name.size(), name.find(':')));
+    for (unsigned i = 0; i < std::size(NUMBERED); ++i)
+        if (name == NUMBERED[i]) return i + 1;
+    return 0;
+}
+
 void accesses(size_t sub_buffers, size_t capacity, unsigned least_stops, const char* file) {
     const dim3 grid(3, 2, 2), block(16, 3, 3);
     const int groups = 12;
@@ -117,13 +131,14 @@ void accesses(size_t sub_buffers, size_t capacity, unsigned least_stops, const c
             address(2, 1, g, i, out + all);
             results[all] = value;
         }
+    const unsigned number = number_of_processor();
     // LDS addresses are flat: all of a dispatch have the same upper half, the aperture's.
     Sent got;
     int starts[2] = {0, 0}, intervals = 0;
     unsigned long long aperture = 0;
     for (const Received& message : messages.all()) {
         int group = message.block[0] + 3 * (message.block[1] + 2 * message.block[2]), wave = message.place & 15;
-        EXPECT(message.time != 0 && message.arch >= 1 && message.arch <= 6, "time %llu, arch %u", message.time, message.arch);
+        EXPECT(message.time != 0 && message.arch == number, "time %llu, arch %u, expected %u", message.time, message.arch, number);
         if (message.type == 2) {
             EXPECT(message.words.empty() && message.data < 2, "block start %u with %zu words", message.data, message.words.size());
             ++starts[message.data];

@@ -37,9 +37,13 @@ const VERSIONS: &[Llvm] = &[
     Llvm { number: 17, suite: "trixie", clang: Clang::Rocm("6.1.2") },
     Llvm { number: 19, suite: "bookworm", clang: Clang::Machine("clang-19") },
     Llvm { number: 21, suite: "sid", clang: Clang::Machine("clang-19") },
-    Llvm { number: 22, suite: "sid", clang: Clang::Machine("clang-19") },
-    Llvm { number: 23, suite: "sid", clang: Clang::Machine("clang-19") },
+    // The first one whose plugin is for gfx950, too: the compiler of the device functions has to know it, and be no newer.
+    Llvm { number: 22, suite: "sid", clang: Clang::Machine("clang-22") },
+    Llvm { number: 23, suite: "sid", clang: Clang::Machine("clang-22") },
 ];
+
+/// What clang says of a processor that it does not know, before and from version 20 on.
+const UNKNOWN: [&str; 2] = ["invalid target ID", "unsupported HIP gpu architecture"];
 
 /// Programs of LLVM that tests and other commands start.
 const TOOLS: [&str; 4] = ["opt", "llc", "lld", "llvm-mc"];
@@ -101,9 +105,10 @@ pub(crate) fn build(llvm: &Llvm) -> Result<PathBuf> {
     let plugin = shell::built(&format!("liblogdur-instrument-{number}.so"));
     let folder = shell::root().join("instrument/pass");
     let files = ["device.hip", "pass.cpp", "settings.cpp", "settings.h"].map(|file| folder.join(file));
-    let header = shell::root().join("instrument/include/logdur_device.h");
+    // This file chooses the compiler of the device functions.
+    let others = ["instrument/include/logdur_device.h", "xtask/src/instrument.rs"].map(|file| shell::root().join(file));
     let time = |path: &Path| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    if files.iter().chain([&header]).all(|file| time(file) < time(&plugin)) {
+    if files.iter().chain(&others).all(|file| time(file) < time(&plugin)) {
         return Ok(plugin);
     }
     let headers = headers(llvm)?;
@@ -210,7 +215,7 @@ fn bitcode(llvm: &Llvm, work: &Path) -> Result<String> {
             .arg(shell::root().join("instrument/include"))
             .arg(shell::root().join("instrument/pass/device.hip"));
         match shell::output(command.arg("-o").arg(&file)) {
-            Err(error) if error.to_string().contains("invalid target ID") => continue,
+            Err(error) if UNKNOWN.iter().any(|said| error.to_string().contains(said)) => continue,
             result => result?,
         };
         let bytes = fs::read(&file)?;

@@ -30,6 +30,7 @@ const TESTS: &[Need] = &[
     // OpenCL C for the GPU by an old and a newer compiler, and on the processor as the reference.
     Need { what: &["clang-15"], package: "clang-15" },
     Need { what: &["clang-19"], package: "clang-19" },
+    Need { what: &["clang-22"], package: "clang-22" },
     Need { what: &["ld.lld-19"], package: "lld-19" },
     // OpenMP's offloading: its runtime, and its library for the GPU.
     Need { what: &["/usr/lib/llvm-19/lib/libomptarget-amdgpu-gfx90a.bc"], package: "libomp-19-dev" },

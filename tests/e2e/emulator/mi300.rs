@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::analyze::instructions;
 use crate::support::harness::{self, Run};
 use crate::support::versions;
 
@@ -55,6 +56,22 @@ fn processors_of_one_die_have_masks_too() {
 }
 
 #[test]
+fn a_queue_has_the_mask_that_it_was_given_and_no_other_queue_has_it() {
+    let told = if versions::tells_masks() { "tells" } else { "forgets" };
+    for arch in harness::archs() {
+        Run::hsa("cu_masks").arch(&arch).args([told]).bare().passed();
+        Run::hsa("cu_masks").arch(&arch).args([told]).watched().passed();
+    }
+    for (gpus, units) in [("gfx942", 304), ("gfx942:cpx", 38), ("gfx942:mi300a:tpx", 76)] {
+        if is_known(gpus) {
+            let run = Run::hsa("cu_masks").arch("gfx942").env("KFDEMU_GPUS", gpus).env("KFDEMU_CUS", "product");
+            let run = run.args([told]).bare().passed();
+            assert!(run.stdout.starts_with(&format!("{units} units\n")), "{gpus}: {}", run.stdout);
+        }
+    }
+}
+
+#[test]
 fn a_mask_without_units_of_a_die_holds_the_dispatch_for_ever_and_the_log_says_why() {
     if !is_known("gfx942") {
         return;
@@ -95,6 +112,43 @@ fn each_partition_is_a_gpu_with_its_part_of_units_and_memory_at_an_address_of_it
         let log = many.log();
         let gpus_in_log: BTreeSet<&str> = log.rows.iter().map(|row| row.text("agent")).collect();
         assert_eq!(gpus_in_log.len(), count, "{gpus}");
+    }
+}
+
+#[test]
+fn files_of_a_board_say_how_it_is_divided_and_how_it_can_be() {
+    if harness::on_hardware() {
+        return;
+    }
+    for (gpus, current, available, memory) in [
+        ("gfx942", "SPX", "SPX, DPX, QPX, CPX", "NPS1"),
+        ("gfx942:cpx:nps4", "CPX", "SPX, DPX, QPX, CPX", "NPS4"),
+        ("gfx942:mi300a:tpx", "TPX", "SPX, TPX, CPX", "NPS1"),
+        ("gfx950:mi355x:dpx", "DPX", "SPX, DPX, QPX, CPX", "NPS1"),
+    ] {
+        let said = |name: &str| {
+            let file = format!("/sys/class/drm/card0/device/{name}");
+            Run::new("/bin/cat".into()).args([file]).env("KFDEMU_GPUS", gpus).bare().stdout
+        };
+        let found = ["current_compute_partition", "available_compute_partition", "current_memory_partition"].map(said);
+        assert_eq!(found, [current, available, memory].map(|text| format!("{text}\n")), "{gpus}");
+    }
+}
+
+#[test]
+fn peaks_are_those_of_the_board_that_a_dispatch_was_captured_on() {
+    for (gpus, product) in [("gfx942:mi300a", "MI300A"), ("gfx950:mi350x", "MI350X"), ("gfx950:mi355x", "MI355X")] {
+        if !is_known(gpus) {
+            continue;
+        }
+        let run = on_boards("analyzed", gpus, "64");
+        let capture = run.file("a.ldcap");
+        let outcome = run.env("LOGDUR_CAPTURE", &capture).watched().passed();
+        let (status, all, said) = instructions::analyzed(&capture, &["-k", "divergent"]);
+        assert_eq!(status, 0, "{said}");
+        let expected = format!("AMD Instinct {product}");
+        assert_eq!(all[0]["roofline"]["published_peaks_of"], *expected, "{gpus}");
+        drop(outcome);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The processor of MI350, on a ROCm that knows it: programs in HIP and kernels of Triton, against the host and NumPy.
 
 use crate::emulator::{hip, triton};
+use crate::instrument::kernels;
 use crate::support::harness::{self, Run};
 use crate::support::versions;
 
@@ -57,4 +58,12 @@ fn the_product_that_is_chosen_among_those_with_the_processor_says_its_name() {
 #[test]
 fn kernels_of_triton_with_floats_of_eight_and_four_bits_compute_what_numpy_computes() {
     triton::only_on(ARCH, versions::knows_gfx950());
+}
+
+#[test]
+fn kernels_instrumented_by_hand_and_by_the_pass_send_what_they_access() {
+    hip::only_on(ARCH, versions::hip_knows_gfx950(), "by_hand");
+    if versions::hip_knows_gfx950() && !harness::on_hardware() {
+        kernels::clones_send_what_kernels_access(ARCH, "-O3");
+    }
 }

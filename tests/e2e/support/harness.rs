@@ -323,10 +323,20 @@ pub(crate) fn opencl_object(source: &Path, arch: &str, clang: u32, optimise: u32
         ]);
         command.arg(format!("-mcpu={arch}")).arg(format!("-O{optimise}")).arg(format!("-mcode-object-version={abi}"));
         command.args(options.split_whitespace()).arg(source).arg("-o").arg(&object);
-        command.arg("--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode");
+        command.arg(device_libraries(clang));
         command
     });
     object
+}
+
+/// The option of clang that names libraries for the GPU that it can read: the machine's, or for a newer one than 19 those of the ROCm
+/// to test on.
+pub(crate) fn device_libraries(clang: u32) -> String {
+    let folder = match rocm().filter(|_| clang > 19) {
+        Some(root) => root.join(format!("lib/llvm-{clang}/lib/clang/{clang}/amdgcn/bitcode")),
+        None => PathBuf::from("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode"),
+    };
+    format!("--rocm-device-lib-path={}", folder.display())
 }
 
 /// A C program of `tests/programs/openmp`, whose target regions are for all processors that are tested.

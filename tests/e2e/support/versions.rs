@@ -122,3 +122,13 @@ pub(crate) fn own_lines(stdout: &str) -> Vec<&str> {
     let of_hip = |line: &str| ["Kernel Name: ", "VGPU=", "\t"].iter().any(|start| line.starts_with(start));
     stdout.lines().filter(|line| !of_hip(line)).map(str::trim_start).collect()
 }
+
+/// The machine's clang that compiles OpenCL and C for a processor: 19 does not know gfx950.
+pub(crate) fn clang_for(arch: &str) -> u32 {
+    if arch == "gfx950" { 22 } else { 19 }
+}
+
+/// True where the HSA runtime tells the mask of compute units that a queue was given last; from 7 on it tells that of the new queue.
+pub(crate) fn tells_masks() -> bool {
+    hip() < (7, 0)
+}
