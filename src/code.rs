@@ -393,7 +393,7 @@ impl<'a> Objects<'a> {
     }
 
     /// What the metadata says of a kernel.
-    fn described(&self, symbol: &KernelSymbol) -> Option<&'a Kernel> {
+    pub(crate) fn described(&self, symbol: &KernelSymbol) -> Option<&'a Kernel> {
         self.kernel(symbol).and_then(|(object, n)| object.kernel(n))
     }
 

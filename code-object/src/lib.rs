@@ -51,7 +51,7 @@ pub use descriptor::Descriptor;
 pub use elf::Image;
 pub use error::{Result, Unreadable};
 pub use global::{AddressTaken, Global, GlobalKind};
-pub use kernel::{Access, AddressSpace, Argument, Kernel, KernelKind};
+pub use kernel::{Access, AddressSpace, Argument, Kernel, KernelKind, MayWrite};
 pub use object::{Abi, CodeObject};
 pub use rewrite::rewrite;
 pub use source::{NO_MEMORY, Source, zeroed};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use crate::chunk;
+use crate::digest::Digests;
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
 use crate::frame::{HEAD, Head, flag, kind};
@@ -330,7 +331,29 @@ impl Check {
         for object in &records.code_objects {
             self.code_object(reader, object);
         }
+        self.digests(reader);
         self.end(reader);
+    }
+
+    /// Compares the digests of regions. Where frames are lost, those behind are others: that is said of the frames.
+    fn digests(&mut self, reader: &Reader) {
+        if self.lost {
+            return;
+        }
+        let records = reader.records();
+        for region in &records.regions {
+            let digests = reader.digests(region.id);
+            let Some(why) = digests.broken() else { continue };
+            let step = match digests {
+                Digests::Broken(Some(step)) => {
+                    records.steps.iter().find(|found| found.region == region.id && found.sequence == step)
+                }
+                _ => None,
+            };
+            let end = || records.region_ends.iter().find(|end| end.region == region.id);
+            let at = step.map(|step| step.place).or_else(|| Some(end()?.place)).unwrap_or(region.place).offset;
+            self.found(at, format_args!("region {}: {why}", region.id));
+        }
     }
 
     /// A finding about what is at an offset of the file.

@@ -30,6 +30,21 @@ pub enum Digests {
     Broken(Option<u64>),
 }
 
+impl Digests {
+    /// What is wrong, in words, if the records are not those that were written.
+    pub fn broken(&self) -> Option<String> {
+        let (at, since) = match self {
+            Digests::Whole | Digests::None(_) => return None,
+            Digests::Broken(Some(1)) => ("step 1".to_owned(), "the beginning of the file".to_owned()),
+            Digests::Broken(Some(step)) => (format!("step {step}"), format!("step {}", step.saturating_sub(1))),
+            Digests::Broken(None) => ("the end".to_owned(), "the last step".to_owned()),
+        };
+        Some(format!(
+            "{at}: its digest is not that of the file's records: one of them, since {since}, was taken out, added or changed"
+        ))
+    }
+}
+
 /// The tags of fields of a record that are no part of its digest: the snapshot that it names, and the digest itself.
 fn left_out(kind: u16) -> (Option<u16>, Option<u16>) {
     fn tag<T: Fields>(name: &str) -> Option<u16> {

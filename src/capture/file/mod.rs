@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use amdgpu_code_object::MayWrite;
 use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
@@ -50,6 +51,9 @@ pub(super) struct File {
     code_objects: HashSet<Id>,
     /// By the address of its descriptor: number, code object.
     kernels: HashMap<u64, (u64, Id)>,
+    /// By the address of its descriptor: the arguments of a kernel that do not lead to memory that it may write, or only to memory behind
+    /// that, each by its offset.
+    only_read: HashMap<u64, Vec<(usize, MayWrite)>>,
     /// Kernels and agents, queues and allocations that the file has.
     numbers: u64,
     agents: HashSet<usize>,
@@ -136,6 +140,7 @@ impl File {
             tell: settings.capture_tell,
             code_objects: HashSet::new(),
             kernels: HashMap::new(),
+            only_read: HashMap::new(),
             numbers: 0,
             agents: HashSet::new(),
             queues: HashSet::new(),
@@ -254,6 +259,10 @@ impl File {
             self.numbers += 1;
             let (id, code_object) = (self.numbers, id_of(objects.of_kernel(symbol)));
             self.kernels.insert(symbol.kernel_object, (id, code_object));
+            let arguments = objects.described(symbol).map_or(&[][..], |kernel| &kernel.arguments);
+            let may_write = arguments.iter().map(|argument| (argument.offset as usize, argument.may_write()));
+            let only_read = may_write.filter(|(_, what)| *what != MayWrite::All).collect();
+            self.only_read.insert(symbol.kernel_object, only_read);
             let kernel = Kernel {
                 id,
                 symbol: name_of(symbol).to_owned(),
@@ -277,6 +286,12 @@ impl File {
             self.writer()?.global(&global)?;
         }
         Ok(())
+    }
+
+    /// The arguments of a kernel, by the address of its descriptor, that do not lead to memory that it may write, or only to memory behind
+    /// that, each by its offset.
+    pub(super) fn only_read(&self, kernel_object: u64) -> Vec<(usize, MayWrite)> {
+        self.only_read.get(&kernel_object).cloned().unwrap_or_default()
     }
 
     fn allocations(&mut self, interceptor: &Interceptor, ranges: &[memory::Allocation]) -> Result<(), Failed> {

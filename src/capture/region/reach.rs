@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::time::Instant;
 use std::{io, mem};
 
+use amdgpu_code_object::MayWrite;
 use logdur_capture::{Changed, Id, IdOfPieces, words, words_in};
 use logdur_journal::pages;
 use logdur_system::lock;
@@ -434,12 +435,24 @@ impl Delta<'_, '_> {
         Some(changed)
     }
 
-    /// After a dispatch: takes in what memory of the host is that the dispatch can reach, which it may have written. What it cannot reach
-    /// the host has written, and the next delta has it.
-    pub(super) fn after_dispatch(&mut self, kernarg: &[u8]) -> Result<(), Failed> {
+    /// After a dispatch: takes in what memory of the host is that the dispatch may have written. What it cannot write the host has written,
+    /// and the next delta has it. `only_read` are arguments that lead to less than all memory behind them, by their offsets.
+    pub(super) fn after_dispatch(&mut self, kernarg: &[u8], only_read: &[(usize, MayWrite)]) -> Result<(), Failed> {
         self.defers = true;
         let memory = lock(&self.capture.memory);
-        let from_arguments: Vec<u64> = words(kernarg).flat_map(|word| memory.led_to(word)).map(|a| a.base).collect();
+        let mut from_arguments: Vec<u64> = Vec::new();
+        for (offset, word) in words(kernarg).enumerate() {
+            let may_write = only_read.iter().find(|(at, _)| *at == offset).map_or(MayWrite::All, |(_, what)| *what);
+            let bases = memory.led_to(word).into_iter().map(|allocation| allocation.base);
+            match may_write {
+                MayWrite::All => from_arguments.extend(bases),
+                MayWrite::Behind => {
+                    let ones = bases.filter_map(|base| self.reached.all.get(&base));
+                    from_arguments.extend(ones.flat_map(|one| one.links.iter().map(|link| link.start)));
+                }
+                MayWrite::Nothing => {}
+            }
+        }
         drop(memory);
         let is_variable = |one: &&One| matches!(one.allocation.kind, Kind::Variable { .. });
         let variables = self.reached.all.values().filter(is_variable).map(|one| one.allocation.base);

@@ -136,8 +136,11 @@ impl Capture {
         let (delta, copies) = self.delta(interceptor, reached, reading, roots, end)?;
         taken.before = self.write_copies(region, reached, delta, copies)?;
         self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)?;
+        // Another kernel in its place may have other arguments.
+        let is_own = taken.ran == taken.packet.kernel_object();
+        let only_read = if is_own { lock(&self.file).only_read(taken.ran) } else { Vec::new() };
         let mut delta = self.a_delta(reached, reading, Written::default(), end);
-        delta.after_dispatch(&taken.kernarg.bytes)?;
+        delta.after_dispatch(&taken.kernarg.bytes, &only_read)?;
         let changed = region.hashes.then(|| delta.changed());
         let unread = mem::take(&mut delta.unread);
         self.tell_unread(interceptor, unread)?;

@@ -206,6 +206,43 @@ fn random_programs_replay_in_both_orders_with_the_runtime_and_without() {
 }
 
 #[test]
+fn what_the_host_writes_beside_a_kernel_that_only_reads_there_is_no_result_of_the_kernel() {
+    let keep = Run::new(built("omniprobe"));
+    let file = keep.file("run.ldcap");
+    let options = ["--capture", file.to_str().unwrap(), "--capture-region", "kernel:^slow$@1+", "-l", "/dev/null"];
+    let run = Run::hip("beside").probed(&options).passed();
+    // Each was while a kernel was in flight that reads other parts of this memory.
+    let beside = run.stdout.lines().filter_map(|line| line.strip_prefix("beside 0x"));
+    let writes: Vec<(u64, u64)> = beside
+        .map(|line| {
+            let (address, bytes) = line.split_once(' ').unwrap();
+            (u64::from_str_radix(address, 16).unwrap(), bytes.parse().unwrap())
+        })
+        .collect();
+    let reader = Reader::open(&file).unwrap();
+    let has = |delta: &Bytes, (at, length): (u64, u64)| {
+        delta.iter().any(|(start, bytes)| *start >= at && start + bytes.len() as u64 <= at + length)
+    };
+    let steps = &reader.records().steps;
+    let deltas: Vec<(u64, Bytes)> =
+        steps.iter().filter_map(|step| Some((step.sequence, memory(&reader, step.delta?)))).collect();
+    let with_writes: Vec<u64> = deltas
+        .iter()
+        .filter(|(_, delta)| writes.iter().any(|write| has(delta, *write)))
+        .map(|(step, _)| *step)
+        .collect();
+    assert_eq!(with_writes.len(), writes.len(), "{with_writes:?}: {}", run.stdout);
+    passes(&file, "beside");
+    // The kernels behind read what the host wrote.
+    for step in with_writes {
+        let lost = rewritten(&reader, &keep.file("lost.ldcap"), |changed, delta| {
+            delta.retain(|(start, _)| changed.sequence != step || *start != writes[0].0);
+        });
+        ended(&verified(&lost, &["--backend", "emu"]), "FAIL", 6);
+    }
+}
+
+#[test]
 fn graphs_that_are_changed_between_launches_are_replayed() {
     let (_keep, file) = captured(Run::hip("graphs"), "dispatches:0+", &[]);
     passes(&file, "graphs");

@@ -10,7 +10,8 @@ use logdur_captured::region::Region;
 
 use super::region::{Bytes, Story, memory, text};
 use super::region_of_a_program::{captured, tampered, verified};
-use crate::support::harness::{self, Run};
+use super::verify::on_file;
+use crate::support::harness::{self, Run, built};
 
 /// A capture of a random program, whose seed has each kind of record.
 fn random() -> (Run, std::path::PathBuf) {
@@ -18,14 +19,27 @@ fn random() -> (Run, std::path::PathBuf) {
     captured(program, "dispatches:3+", &["--capture-checkpoints", "25"])
 }
 
-/// Why a file is refused as a region; `None` if it is not.
+/// Why a file is refused as a region; `None` if it is not. A check of the file finds the same, if digests tell it.
 fn refused(file: &Path) -> Option<String> {
     let reader = Reader::open(file).unwrap();
     assert_eq!(reader.problems(), [], "the file itself is whole");
+    let found: Vec<String> = reader.check().findings.iter().map(ToString::to_string).collect();
     match Region::of(&reader, None) {
-        Err(error @ CapturedError::Region { .. }) => Some(error.to_string()),
+        Err(error @ CapturedError::Region { .. }) => {
+            let said = error.to_string();
+            let (_, why) = said.split_once("region 1: ").unwrap();
+            if why.contains("its digest is not") {
+                assert!(matches!(&found[..], [one] if one.contains(&format!("region 1: {why}"))), "{why}: {found:?}");
+            } else {
+                assert!(!found.is_empty(), "{why}");
+            }
+            Some(said)
+        }
         Err(other) => panic!("{other}"),
-        Ok(_) => None,
+        Ok(_) => {
+            assert_eq!(found, Vec::<String>::new());
+            None
+        }
     }
 }
 
@@ -126,7 +140,12 @@ fn each_record_that_is_taken_out_of_a_region_is_told_where_it_was_and_nothing_pa
         assert_eq!(outcome.status.code(), Some(2), "{}", text(&outcome));
         assert!(outcome.stderr.contains("was taken out, added or changed"), "{}", text(&outcome));
     }
+    let outcome = on_file(Run::new(built("omniprobe")), "fsck", &to, &harness::arch(), &[]);
+    assert_eq!(outcome.status.code(), Some(2), "{}", text(&outcome));
+    let said = format!("region 1: step {}: its digest is not that of the file's records", copy.sequence);
+    assert!(outcome.stdout.contains(&said), "{}", text(&outcome));
 }
+
 #[test]
 fn a_region_that_is_cut_off_at_any_frame_says_that_it_has_no_end() {
     let (keep, file) = random();

@@ -69,18 +69,6 @@ impl Part {
 /// The first version of the format whose steps have digests.
 const WITH_DIGESTS: (u16, u16) = (1, 10);
 
-/// What a digest says that is another one, of a step or of the end.
-fn broken(step: Option<u64>) -> String {
-    let (at, since) = match step {
-        Some(1) => ("step 1".to_owned(), "the beginning of the file".to_owned()),
-        Some(step) => (format!("step {step}"), format!("step {}", step.saturating_sub(1))),
-        None => ("the end".to_owned(), "the last step".to_owned()),
-    };
-    format!(
-        "{at}: its digest is not that of the file's records: one of them, since {since}, was taken out, added or changed"
-    )
-}
-
 /// True for steps that are packets of a queue.
 fn has_packet(step: &Step) -> bool {
     matches!(step.kind, StepKind::Dispatch | StepKind::Barrier | StepKind::Vendor)
@@ -141,8 +129,8 @@ impl<'r> Region<'r> {
         };
         let dispatches: Vec<Option<Placed<Dispatch>>> = steps.iter().map(dispatch).collect();
         let digests = reader.digests(record.id);
-        if let Digests::Broken(step) = digests {
-            return Err(check.wrong(broken(step)));
+        if let Some(why) = digests.broken() {
+            return Err(check.wrong(why));
         }
         let region = Region { reader, record, steps, dispatches, checkpoints, end, digests };
         if region.dispatches().next().is_none() {

@@ -178,8 +178,13 @@ fn as_text(reader: &Reader, rows: &[Row<'_>]) -> Vec<String> {
             reader.problems().len()
         ));
     }
-    all.push(format!("{complete} of {} dispatches have all that a replay needs", rows.len() as u64 + lost));
-    for number in Region::numbers(reader) {
+    let (count, regions) = (rows.len() as u64 + lost, Region::numbers(reader));
+    all.push(if count == 0 && !regions.is_empty() {
+        "no dispatch was captured alone".to_owned()
+    } else {
+        format!("{complete} of {count} dispatches have all that a replay needs")
+    });
+    for number in regions {
         all.push(match Region::of(reader, Some(number)) {
             Ok(region) => region::headline(&region),
             Err(error) => format!("region {number} cannot be replayed: {error}"),

@@ -68,6 +68,12 @@ fn a_damaged_region_is_told_by_its_step_and_bench_and_info_show_it() {
     for said in [&copy, "checkpoint", "dispatch 15 tally", "7 steps, 4 dispatches, 1 checkpoints, complete"] {
         assert!(info.stdout.contains(said), "{said}: {}", text(&info));
     }
+    // Of the file, where nothing else was captured.
+    let keep = Run::new(built("omniprobe"));
+    let file = Story::new().write(&keep.file("a.ldcap"));
+    let info = on_file(Run::new(built("omniprobe")), "info", &file, "", &[]);
+    let said = "\nno dispatch was captured alone\nregion 1: ";
+    assert!(info.status.success() && info.stdout.contains(said), "{}", text(&info));
     let bench = Story::new().tool("bench", &["--backend", "emu", "--json", "--repetitions", "6"]);
     let said = json(&bench);
     assert_eq!((&said["result"], &said["steps"]), (&"PASS".into(), &7.into()), "{said:#}");
