@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::analyze::instructions;
+use crate::emulator::triton;
 use crate::support::harness::{self, Run};
 use crate::support::versions;
 
@@ -177,4 +178,9 @@ fn a_division_that_a_board_does_not_have_is_refused_by_name() {
     let run = on_boards("many_gpus", "gfx942:tpx", "8").bare();
     let log = run.read("kfdemu.log");
     assert!(!run.status.success() && log.contains("\"tpx\", expected spx, dpx, qpx, cpx"), "{log}");
+}
+
+#[test]
+fn kernels_of_triton_with_floats_of_eight_and_four_bits_compute_what_numpy_computes_on_mi300() {
+    triton::only_on("gfx942", versions::knows_gfx942());
 }

@@ -84,6 +84,16 @@ def to_code(x, format):
     return (code + len(numbers) * (x.reshape(-1) < 0)).astype(np.uint8).reshape(x.shape)
 
 
+# Codes of types that NumPy does not have, by Triton's names.
+SMALL = {
+    "bf16": to_bfloat,
+    "fp8e4b8": lambda x: to_small(x, 3),
+    "fp8e5b16": lambda x: to_small(x, 2),
+    "fp8e4nv": lambda x: to_code(x, "e4m3"),
+    "fp8e5": lambda x: to_code(x, "e5m2"),
+}
+
+
 def vector_add():
     n = 10_007
     a, b = normal(n), normal(n)
@@ -113,14 +123,7 @@ def matmul(type, m, n, k, blocks, warps=4):
     a, b = whole(-8, 9, m, k), whole(-8, 9, k, n)
     c = a.astype(np.float64) @ b.astype(np.float64)
     kind = {"fp16": np.float16, "fp32": np.float32}
-    others = {
-        "bf16": to_bfloat,
-        "fp8e4b8": lambda x: to_small(x, 3),
-        "fp8e5b16": lambda x: to_small(x, 2),
-        "fp8e4nv": lambda x: to_code(x, "e4m3"),
-        "fp8e5": lambda x: to_code(x, "e5m2"),
-    }
-    put = lambda x: Buffer(others[type](x), type=type) if type in others else Buffer(x.astype(kind[type]))
+    put = lambda x: Buffer(SMALL[type](x), type=type) if type in SMALL else Buffer(x.astype(kind[type]))
     args = [put(a), put(b), Buffer(np.zeros((m, n), np.float32), c.astype(np.float32)), i32(m), i32(n), i32(k)]
     bm, bn, bk = blocks
     grid = (-(-m // bm), -(-n // bn))
@@ -235,6 +238,56 @@ def attention(causal):
     args += [i32(length), Value("fp32", 1 / np.sqrt(d))]
     constants = {"CAUSAL": causal, "BM": 64, "BN": 32, "D": d}
     return Case("attention_causal" if causal else "attention", "attention", (length // 64, heads), args, constants)
+
+
+def weighted(scores, v, width, least):
+    """Attention in blocks of columns, with a running maximum: powers of 8, those below the least of their type lost in the products."""
+    heads, length, _ = scores.shape
+    highest, total = np.full((heads, length, 1), -np.inf), np.zeros((heads, length, 1))
+    gathered = np.zeros(v.shape)
+    for start in range(0, length, width):
+        block = scores[:, :, start : start + width]
+        now = np.maximum(highest, block.max(2, keepdims=True))
+        powers, fade = 8.0 ** (block - now), 8.0 ** (highest - now)
+        total = total * fade + powers.sum(2, keepdims=True)
+        gathered = gathered * fade + np.where(powers < least, 0, powers) @ v[:, start : start + width]
+        highest = now
+    return (gathered / total).astype(np.float32)
+
+
+def attention_small(type, least):
+    # Whole scores, and weights that are powers of 8: they are the same floats of eight bits wherever they are rounded, and none is
+    # between two of them.
+    heads, length, d, width = 2, 128, 64, 32
+    q, k = (random.choice([-1, 0, 0, 0, 1], (heads, length, d)) for _ in range(2))
+    v = whole(-8, 9, heads, length, d)
+    out = weighted((q @ k.transpose(0, 2, 1)).astype(np.float64), v.astype(np.float64), width, least)
+    args = [Buffer(SMALL[type](x.astype(np.float32)), type=type) for x in (q, k, v)]
+    args += [Buffer(np.zeros_like(out), out, (3e-5, 1e-4)), i32(length), Value("fp32", math.log(8))]
+    constants = {"CAUSAL": False, "BM": 64, "BN": width, "D": d}
+    return Case(f"attention_{type}", "attention", (length // 64, heads), args, constants)
+
+
+def attention_scaled(weights, least):
+    heads, length, d, width = 2, 256, 128, 128
+    numbers = values("e2m1")
+
+    def factor(choice, shape, scales):
+        codes = random.choice(np.array(choice, np.uint8), shape)
+        scales = random.integers(*scales, (*shape[:-1], shape[-1] // 32)).astype(np.uint8)
+        return codes, scales, numbers[codes] * np.repeat(2.0 ** (scales.astype(np.int64) - 127), 32, axis=-1)
+
+    # Codes of 0, 1 and -1, mostly zeros, times 1 or 2; of V all codes, in blocks along its rows.
+    q, q_scales, x = factor([0] * 10 + [2, 10], (heads, length, d), (127, 129))
+    k, k_scales, y = factor([0] * 10 + [2, 10], (heads, length, d), (127, 129))
+    v, v_scales, z = factor(range(16), (heads, d, length), (124, 129))
+    out = weighted(x @ y.transpose(0, 2, 1), z.transpose(0, 2, 1), width, least)
+    packed = lambda codes: codes[..., ::2] | codes[..., 1::2] << 4
+    codes = [packed(q), packed(k), np.ascontiguousarray(packed(v).transpose(0, 2, 1))]
+    args = [Buffer(array, type="u8") for array in (*codes, q_scales, k_scales, v_scales)]
+    args += [Buffer(np.zeros_like(out), out, (3e-5, 3e-4)), i32(length), Value("fp32", math.log(8))]
+    constants = {"P": weights, "BM": 64, "BN": width, "D": d}
+    return Case("attention_scaled_e2m1", "attention_scaled", (length // 64, heads), args, constants)
 
 
 def prefix_sums():
@@ -390,6 +443,12 @@ ONLY = {
     "gfx942": [
         matmul("fp8e4b8", 64, 64, 96, (32, 32, 32)),
         matmul("fp8e5b16", 50, 70, 90, (64, 64, 32), warps=8),
+        # It has no products with scales: Triton multiplies brain floats.
+        matmul_scaled("e4m3", "e2m1", 64, 64, 256, (64, 64, 128)),
+        matmul_scaled("e2m1", "e2m1", 64, 64, 256, (32, 64, 128)),
+        attention_small("bf16", 0),
+        attention_small("fp8e4b8", 2.0**-10),
+        attention_scaled("bf16", 0),
     ],
     "gfx950": [
         matmul("fp8e4nv", 64, 64, 96, (32, 32, 32)),
@@ -398,6 +457,10 @@ ONLY = {
         matmul_scaled("e2m1", "e2m1", 128, 64, 512, (64, 32, 256)),
         matmul_scaled("e5m2", "e2m1", 64, 128, 256, (32, 64, 128)),
         matmul_scaled("e2m1", "e4m3", 64, 64, 384, (32, 32, 128)),
+        attention_small("bf16", 0),
+        attention_small("fp8e4nv", 2.0**-9),
+        attention_small("fp8e5", 2.0**-16),
+        attention_scaled("e4m3", 2.0**-9),
     ],
 }
 # What others have otherwise. On processors whose kernels sum up a wave's lanes first, Triton 3.9 takes the highest and the lowest of signed

@@ -162,6 +162,41 @@ def attention(q, k, v, out, length, scale, CAUSAL: tl.constexpr, BM: tl.constexp
 
 
 @triton.jit
+def attention_scaled(
+    q, k, v, q_scales, k_scales, v_scales, out, length, scale, P: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """The same of floats of four bits with a scale for 32: two of Q and K side by side are a byte, and two rows of V."""
+    BLOCK: tl.constexpr = 32
+    head = tl.program_id(1)
+    rows = head * length + tl.program_id(0) * BM + tl.arange(0, BM)
+    across = tl.arange(0, D)
+    pairs = tl.arange(0, D // 2)
+    blocks = tl.arange(0, D // BLOCK)
+    query = tl.load(q + rows[:, None] * (D // 2) + pairs[None, :])
+    query_scales = tl.load(q_scales + rows[:, None] * (D // BLOCK) + blocks[None, :])
+    highest = tl.full((BM,), -float("inf"), dtype=tl.float32)
+    total = tl.zeros((BM,), dtype=tl.float32)
+    gathered = tl.zeros((BM, D), dtype=tl.float32)
+    for start in range(0, length, BN):
+        columns = head * length + start + tl.arange(0, BN)
+        keys = tl.load(k + columns[None, :] * (D // 2) + pairs[:, None])
+        key_scales = tl.load(k_scales + columns[:, None] * (D // BLOCK) + blocks[None, :])
+        scores = tl.dot_scaled(query, query_scales, "e2m1", keys, key_scales, "e2m1") * scale
+        now = tl.maximum(highest, tl.max(scores, axis=1))
+        powers = tl.exp(scores - now[:, None])
+        fade = tl.exp(highest - now)
+        total = total * fade + tl.sum(powers, axis=1)
+        pairs_of_rows = (head * length + start) // 2 + tl.arange(0, BN // 2)
+        values = tl.load(v + pairs_of_rows[:, None] * D + across[None, :])
+        blocks_of_rows = start // BLOCK + tl.arange(0, BN // BLOCK)
+        value_scales = tl.load(v_scales + (head * D + across[:, None]) * (length // BLOCK) + blocks_of_rows[None, :])
+        left = powers.to(tl.float8e4nv) if P == "e4m3" else powers.to(tl.bfloat16)
+        gathered = gathered * fade[:, None] + tl.dot_scaled(left, None, P, values, value_scales, "e2m1")
+        highest = now
+    tl.store(out + rows[:, None] * D + across[None, :], gathered / total[:, None])
+
+
+@triton.jit
 def prefix_sums(x, sums, backward, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(x + at)

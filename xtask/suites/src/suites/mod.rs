@@ -111,7 +111,7 @@ fn names() -> String {
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
     if options.write_docs {
-        return page::write();
+        return page::write(&options.names);
     }
     dist::for_this_machine()?;
     let mut wrong = Vec::new();

@@ -99,6 +99,9 @@ const ROCWMMA: Source = Source::Debian {
     foreign: &[],
 };
 const HIPSPARSELT: Source = Source::debian("7.2.4", &["hipsparselt-tests"]);
+/// Where hipSPARSELt finds its kernels: it looks for them beside the last library whose path has its own name, which all have in a place
+/// of that name.
+const HIPSPARSELT_KERNELS: &[(&str, &str)] = &[("ROCSPARSELT_TENSILE_LIBPATH", "{place}/lib/hipsparselt/library")];
 
 /// How programs get ROCm's OpenCL of their place. By its file's name the loader finds it; no other is asked. Its compiler needs the source
 /// of a header that it has precompiled for warnings, and for kernels that define what the header does.
@@ -307,7 +310,8 @@ pub(crate) const SUITES: &[Suite] = &[
         programs: Programs::With("bin/hipsparselt-test", &["bin/hipsparselt_gtest.data"]),
         form: GOOGLE_WITH_DATA,
         arch: "gfx942",
-        full: 12,
+        variables: HIPSPARSELT_KERNELS,
+        full: 24,
         ..Suite::DEFAULT
     },
     Suite {
@@ -319,7 +323,8 @@ pub(crate) const SUITES: &[Suite] = &[
         programs: Programs::With("bin/hipsparselt-test", &["bin/hipsparselt_gtest.data"]),
         form: GOOGLE_WITH_DATA,
         arch: "gfx950",
-        full: 12,
+        variables: HIPSPARSELT_KERNELS,
+        full: 24,
         ..Suite::DEFAULT
     },
     Suite {
