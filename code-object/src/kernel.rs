@@ -189,8 +189,11 @@ impl Argument {
     /// What a kernel may write of the memory that this argument leads to.
     ///
     /// Nothing writes memory of the constant address space while a kernel runs (AMDGPUUsage, "Address Spaces"). The compiler says
-    /// `read_only` of a pointer that it found no store through, and that is `noalias`.
+    /// `read_only` of a pointer that it found no store through, and that is `noalias`. Of what is only room the kernel takes nothing.
     pub fn may_write(&self) -> MayWrite {
+        if self.kind == ValueKind::HiddenNone {
+            return MayWrite::Nothing;
+        }
         let is_read = |access: &Option<Access>| *access == Some(Access::ReadOnly);
         let is_constant = self.address_space == Some(AddressSpace::Constant);
         let is_only_read = is_constant || is_read(&self.access) || is_read(&self.actual_access);
@@ -287,5 +290,7 @@ mod tests {
         assert_eq!(written.may_write(), MayWrite::All);
         let value = Argument { kind: ValueKind::ByValue, ..constant("uchar*") };
         assert_eq!(value.may_write(), MayWrite::All);
+        let room = Argument { kind: ValueKind::HiddenNone, ..pointer("") };
+        assert_eq!(room.may_write(), MayWrite::Nothing);
     }
 }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use amdgpu_code_object::MayWrite;
 use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
@@ -26,7 +25,7 @@ use logdur_settings as settings;
 use logdur_settings::{CaptureScope, CaptureTell};
 use logdur_system::text::shell_word;
 
-use super::kernarg::Kernarg;
+use super::kernarg::{Arguments, Kernarg};
 use super::memory;
 use super::process;
 use super::storage::GuardedStorage;
@@ -51,9 +50,8 @@ pub(super) struct File {
     code_objects: HashSet<Id>,
     /// By the address of its descriptor: number, code object.
     kernels: HashMap<u64, (u64, Id)>,
-    /// By the address of its descriptor: the arguments of a kernel that do not lead to memory that it may write, or only to memory behind
-    /// that, each by its offset.
-    only_read: HashMap<u64, Vec<(usize, MayWrite)>>,
+    /// By the address of its descriptor: what arguments of a kernel lead to, where a region is captured.
+    arguments: Option<HashMap<u64, Arguments>>,
     /// Kernels and agents, queues and allocations that the file has.
     numbers: u64,
     agents: HashSet<usize>,
@@ -140,7 +138,7 @@ impl File {
             tell: settings.capture_tell,
             code_objects: HashSet::new(),
             kernels: HashMap::new(),
-            only_read: HashMap::new(),
+            arguments: settings.capture_region.is_some().then(HashMap::new),
             numbers: 0,
             agents: HashSet::new(),
             queues: HashSet::new(),
@@ -259,10 +257,10 @@ impl File {
             self.numbers += 1;
             let (id, code_object) = (self.numbers, id_of(objects.of_kernel(symbol)));
             self.kernels.insert(symbol.kernel_object, (id, code_object));
-            let arguments = objects.described(symbol).map_or(&[][..], |kernel| &kernel.arguments);
-            let may_write = arguments.iter().map(|argument| (argument.offset as usize, argument.may_write()));
-            let only_read = may_write.filter(|(_, what)| *what != MayWrite::All).collect();
-            self.only_read.insert(symbol.kernel_object, only_read);
+            if let Some(arguments) = &mut self.arguments {
+                let all = objects.described(symbol).map(|kernel| Arguments::of(&kernel.arguments));
+                arguments.insert(symbol.kernel_object, all.unwrap_or_default());
+            }
             let kernel = Kernel {
                 id,
                 symbol: name_of(symbol).to_owned(),
@@ -288,10 +286,9 @@ impl File {
         Ok(())
     }
 
-    /// The arguments of a kernel, by the address of its descriptor, that do not lead to memory that it may write, or only to memory behind
-    /// that, each by its offset.
-    pub(super) fn only_read(&self, kernel_object: u64) -> Vec<(usize, MayWrite)> {
-        self.only_read.get(&kernel_object).cloned().unwrap_or_default()
+    /// What arguments of a kernel lead to, by the address of its descriptor.
+    pub(super) fn arguments(&self, kernel_object: u64) -> Arguments {
+        self.arguments.as_ref().and_then(|all| all.get(&kernel_object)).cloned().unwrap_or_default()
     }
 
     fn allocations(&mut self, interceptor: &Interceptor, ranges: &[memory::Allocation]) -> Result<(), Failed> {

@@ -18,6 +18,7 @@ use crate::capture::Capture;
 use crate::capture::copies::{Content, Moved, Written};
 use crate::capture::file::{Failed, Source, Write};
 use crate::capture::hold::TooMuch;
+use crate::capture::kernarg::Arguments;
 use crate::capture::memory::{Allocation, Kind, Memory};
 use crate::capture::read::Reader;
 use crate::capture::take::Reading;
@@ -436,15 +437,14 @@ impl Delta<'_, '_> {
     }
 
     /// After a dispatch: takes in what memory of the host is that the dispatch may have written. What it cannot write the host has written,
-    /// and the next delta has it. `only_read` are arguments that lead to less than all memory behind them, by their offsets.
-    pub(super) fn after_dispatch(&mut self, kernarg: &[u8], only_read: &[(usize, MayWrite)]) -> Result<(), Failed> {
+    /// and the next delta has it.
+    pub(super) fn after_dispatch(&mut self, kernarg: &[u8], arguments: &Arguments) -> Result<(), Failed> {
         self.defers = true;
         let memory = lock(&self.capture.memory);
         let mut from_arguments: Vec<u64> = Vec::new();
         for (offset, word) in words(kernarg).enumerate() {
-            let may_write = only_read.iter().find(|(at, _)| *at == offset).map_or(MayWrite::All, |(_, what)| *what);
             let bases = memory.led_to(word).into_iter().map(|allocation| allocation.base);
-            match may_write {
+            match arguments.may_write(offset) {
                 MayWrite::All => from_arguments.extend(bases),
                 MayWrite::Behind => {
                     let ones = bases.filter_map(|base| self.reached.all.get(&base));

@@ -19,6 +19,7 @@ use crate::capture::copies::{Moved, Written};
 use crate::capture::file::{Over, Read};
 use crate::capture::hold::Patience;
 use crate::capture::host_access::HostMappings;
+use crate::capture::kernarg::Arguments;
 use crate::capture::memory::{Allocation, Kind};
 use crate::capture::stall::Stalled;
 use crate::capture::take::{Reading, Untaken};
@@ -138,9 +139,9 @@ impl Capture {
         self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)?;
         // Another kernel in its place may have other arguments.
         let is_own = taken.ran == taken.packet.kernel_object();
-        let only_read = if is_own { lock(&self.file).only_read(taken.ran) } else { Vec::new() };
+        let arguments = if is_own { lock(&self.file).arguments(taken.ran) } else { Arguments::default() };
         let mut delta = self.a_delta(reached, reading, Written::default(), end);
-        delta.after_dispatch(&taken.kernarg.bytes, &only_read)?;
+        delta.after_dispatch(&taken.kernarg.bytes, &arguments)?;
         let changed = region.hashes.then(|| delta.changed());
         let unread = mem::take(&mut delta.unread);
         self.tell_unread(interceptor, unread)?;

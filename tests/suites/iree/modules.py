@@ -135,7 +135,7 @@ def main():
             start = time.monotonic()
             run(tool(program) + [*more, record])
             seconds = time.monotonic() - start
-            print(f"measured {program}: {os.path.getsize(record)} bytes recorded, {seconds:.2f} s; it compares nothing")
+            print(f"measured {program}: {os.path.getsize(record)} bytes recorded, {seconds:.2f} s; it compares no memory with what was recorded")
     if not np.allclose(found, expected, rtol=near, atol=near):
         print(f"failed {test}: differs from NumPy by {np.abs(found - expected).max()}")
     else:
