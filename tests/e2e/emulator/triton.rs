@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::replay::verify;
 use crate::support::compare::{Near, Type};
@@ -182,4 +183,27 @@ fn kernels_of_triton_compute_the_same_again_from_captures() {
         }
     }
     assert!(wrong.is_empty(), "{arch}\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn kernels_of_triton_that_follow_each_other_are_replayed_as_a_region_in_both_orders() {
+    let arch = harness::arch();
+    let folder = harness::triton(&arch);
+    for case in cases(&folder).iter().take(harness::count(3, usize::MAX)) {
+        let run = launch::launcher(&arch);
+        let file = run.file("run.ldcap");
+        let run = run.env("LOGDUR_CAPTURE", &file).env("LOGDUR_CAPTURE_REGION", "dispatches:0..dispatches:2");
+        let launches = [0; 3].map(|_| case.launch(&folder));
+        let launched = launch::launched_by(run, &folder.join(format!("{}.hsaco", case.name)), &launches, true);
+        let (got, _run) = launched.unwrap_or_else(|run| panic!("{}: {}{}", case.name, run.stdout, run.stderr));
+        assert_eq!(case.wrong(&folder, &got[2]), Vec::<String>::new());
+        for options in [&["--backend", "emu"][..], &["--backend", "emu", "--concurrent"], &[], &["--concurrent"]] {
+            let run = harness::Run::new(harness::built("omniprobe"));
+            let verified = verify::on_file(run, "verify", &file, &arch, &[&["--region", "--json"], options].concat());
+            let said: Value = serde_json::from_str(verified.stdout.lines().next().unwrap_or_default())
+                .unwrap_or_else(|error| panic!("{} {options:?}: {error}: {}", case.name, verified.stderr));
+            assert!(verified.status.success(), "{} {options:?}: {said:#}", case.name);
+            assert_eq!(said["dispatches"][&case.kernel], 3, "{} {options:?}: {said:#}", case.name);
+        }
+    }
 }

@@ -240,6 +240,14 @@ fn what_the_host_writes_beside_a_kernel_that_only_reads_there_is_no_result_of_th
         });
         ended(&verified(&lost, &["--backend", "emu"]), "FAIL", 6);
     }
+    // Kernels that compute something else, or leave a store to memory of the host out, do not pass.
+    for options in ["-O3 -DFACTOR=5", "-O3 -DSILENT"] {
+        let object = harness::hip_object("beside", &harness::arch(), options);
+        for way in [&["--backend", "emu"][..], &[]] {
+            let other = ["--hsaco", object.to_str().unwrap()];
+            ended(&verified(&file, &[way, &other].concat()), "FAIL", 6);
+        }
+    }
 }
 
 #[test]
