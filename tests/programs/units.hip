@@ -36,6 +36,16 @@ static std::vector<Seat> run(hipStream_t stream, int groups) {
     return seats.host();
 }
 
+// A stream whose kernels run on the units of these bits.
+static hipStream_t masked(const std::vector<uint32_t>& mask) {
+    hipStream_t stream;
+    CHECK(hipExtStreamCreateWithCUMask(&stream, mask.size(), mask.data()));
+    std::vector<uint32_t> told(mask.size());
+    CHECK(hipExtStreamGetCUMask(stream, told.size(), told.data()));
+    EXPECT(told == mask, "the stream tells another mask: %08x, not %08x", told[0], mask[0]);
+    return stream;
+}
+
 static std::set<unsigned> units(const std::vector<Seat>& seats) {
     std::set<unsigned> all;
     for (const Seat& seat : seats) all.insert(unit(seat));
@@ -84,11 +94,7 @@ int main(int argc, char** argv) {
             for (int bit = 0; bit < count; bit++) {
                 if (bit / (int)dies.size() % 2 == half) masks[half][bit / 32] |= 1u << bit % 32;
             }
-            hipStream_t stream;
-            CHECK(hipExtStreamCreateWithCUMask(&stream, masks[half].size(), masks[half].data()));
-            std::vector<uint32_t> told(masks[half].size());
-            CHECK(hipExtStreamGetCUMask(stream, told.size(), told.data()));
-            EXPECT(told == masks[half], "the stream tells another mask: %08x, not %08x", told[0], masks[half][0]);
+            hipStream_t stream = masked(masks[half]);
             seen[half] = units(run(stream, PER_UNIT * count));
             int bits = 0;
             for (uint32_t word : masks[half]) bits += __builtin_popcount(word);
@@ -99,5 +105,22 @@ int main(int argc, char** argv) {
         EXPECT(seen[0].size() + seen[1].size() == all.size(), "the halves are not all");
         std::printf("masks of %zu and %zu units\n", seen[0].size(), seen[1].size());
     }
+
+    // One unit of each die: the first or the last one, which run all workgroups of their die.
+    std::set<unsigned> alone[2];
+    for (int last = 0; last < 2; last++) {
+        std::vector<uint32_t> mask((count + 31) / 32);
+        const int first_bit = last ? count - (int)dies.size() : 0;
+        for (int bit = first_bit; bit < first_bit + (int)dies.size(); bit++) mask[bit / 32] |= 1u << bit % 32;
+        hipStream_t stream = masked(mask);
+        std::vector<Seat> seats = run(stream, PER_UNIT * count);
+        std::set<unsigned> of_dies;
+        for (const Seat& seat : seats) of_dies.insert(seat.xcc);
+        alone[last] = units(seats);
+        EXPECT(of_dies == dies && alone[last].size() == dies.size(), "%zu units of %zu dies run workgroups, expected one of each of %zu",
+               alone[last].size(), of_dies.size(), dies.size());
+        CHECK(hipStreamDestroy(stream));
+    }
+    EXPECT(count == (int)dies.size() || alone[0] != alone[1], "the last units are the first ones");
     std::printf("PASS\n");
 }

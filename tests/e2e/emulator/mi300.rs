@@ -30,7 +30,10 @@ fn workgroups_run_on_every_die_in_turn_and_with_a_mask_on_its_units_alone() {
         ("gfx942:mi300a", "product", "228 units on 6 dies, from die 0"),
         ("gfx942:dpx", "64", "32 units on 4 dies, from die 0"),
         ("gfx942:cpx", "product", "38 units on 1 dies, from die 0"),
+        ("gfx942:mi300a:tpx", "product", "76 units on 2 dies, from die 0"),
         ("gfx950:mi355x", "64", "64 units on 8 dies, from die 0"),
+        ("gfx950:dpx", "product", "128 units on 4 dies, from die 0"),
+        ("gfx950:mi355x:cpx:nps2", "product", "32 units on 1 dies, from die 0"),
     ] {
         if is_known(gpus) {
             let run = on_boards("units", gpus, units).bare().passed();
@@ -38,10 +41,16 @@ fn workgroups_run_on_every_die_in_turn_and_with_a_mask_on_its_units_alone() {
             assert!(run.stdout.contains("\nmasks of "), "{gpus}: {}", run.stdout);
         }
     }
-    if is_known("gfx942") {
-        // The third partition of a divided board has the third die.
-        let third = on_boards("units", "gfx942:cpx", "64").env("HIP_VISIBLE_DEVICES", "2").bare().passed();
-        assert!(third.stdout.starts_with("8 units on 1 dies, from die 2\n"), "{}", third.stdout);
+    // Partitions behind the first have other dies.
+    for (gpus, partition, said) in [
+        ("gfx942:cpx", "2", "8 units on 1 dies, from die 2\n"),
+        ("gfx942:qpx", "3", "16 units on 2 dies, from die 6\n"),
+        ("gfx950:dpx", "1", "32 units on 4 dies, from die 4\n"),
+    ] {
+        if is_known(gpus) {
+            let run = on_boards("units", gpus, "64").env("HIP_VISIBLE_DEVICES", partition).bare().passed();
+            assert!(run.stdout.starts_with(said), "{gpus}: {}", run.stdout);
+        }
     }
 }
 

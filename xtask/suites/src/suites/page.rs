@@ -284,6 +284,12 @@ const FAULTS: &[(&str, &str)] = &[
         "rocSPARSE has a barrier that not all work-items reach: in `library/src/conversion/dense2csx_device.h`, `__syncthreads()` (line 61 at \
          8c953b31) is in `if(row_index < m)` (line 50) and in a loop over columns that begins with the lane's number (line 56).",
     ),
+    (
+        "prune_tile_kernel",
+        "hipSPARSELt's work-items read elements of LDS that they do not need: in `rocsparselt_prune.cpp` (at 16d3052e), each reads \
+         `norm_res[c_norm_res_offset + tidxs]` (line 345), those of the upper half of a group what the next group writes. Only the lower half \
+         uses what it has read, so that results are right.",
+    ),
 ];
 
 /// What checks found in dispatches of programs that are right: either errors of theirs, or false alarms.
