@@ -36,6 +36,7 @@ int main(void) {
     hsa_signal_store_relaxed(done, 1);
     barrier(second, HSA_PACKET_TYPE_BARRIER_AND, &other, 1, NO_SIGNAL);
     dispatch(second, kernel("increment"), 1, kernarg, done);
+    barrier(first, HSA_PACKET_TYPE_BARRIER_AND, NULL, 0, NO_SIGNAL);
     dispatch(first, kernel("increment"), 1, kernarg, other);
     wait_for_signal(done);
     EXPECT(words[0] == 3, "the second queue did not wait for the first: %u", words[0]);

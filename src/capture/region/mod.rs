@@ -95,6 +95,8 @@ struct Other {
     /// What the host knew when it rang for it.
     known: AtDoorbell,
     waits: Waits,
+    /// It came when the last dispatch was chosen: it is a step only if one behind it has to be one.
+    is_late: bool,
 }
 
 /// What becomes of a dispatch.
@@ -213,7 +215,8 @@ impl Region {
         let mut chosen = lock(&self.chosen);
         let own = queue.id.load(Ordering::Relaxed);
         let waits = chosen.order.of_barrier(own, index);
-        if chosen.phase != Phase::Open {
+        let is_late = chosen.phase == Phase::Closing;
+        if !is_late && chosen.phase != Phase::Open {
             return;
         }
         let kind = match packet.packet_type() {
@@ -222,7 +225,7 @@ impl Region {
         };
         let known = chosen.order.at_doorbell(own, index);
         let _lease = interceptor.queues.lease();
-        chosen.others.push(Other { kind, packet: *packet, queue, _lease, index, known, waits });
+        chosen.others.push(Other { kind, packet: *packet, queue, _lease, index, known, waits, is_late });
     }
 
     /// The host has written packets of a queue, and rung for them, when copies had brought so many bytes of GPUs to it.
@@ -241,10 +244,13 @@ impl Region {
     }
 
     /// The packets that are no dispatches and are over, each with what it depended on: those that the packet processor has passed, and
-    /// those before a dispatch; all of them, where nothing more comes.
+    /// those before a dispatch; all of them that came before its last dispatch, where nothing more comes.
     fn others(&self, before: Option<(&Queue, u64)>) -> Vec<(Other, AtDoorbell)> {
-        let all = std::mem::take(&mut lock(&self.chosen).others);
-        let Some((queue, index)) = before else { return lock(&self.chosen).order.put_in_order(all) };
+        let mut all = std::mem::take(&mut lock(&self.chosen).others);
+        let Some((queue, index)) = before else {
+            all.retain(|other| !other.is_late);
+            return lock(&self.chosen).order.put_in_order(all);
+        };
         let number = |queue: &Queue| queue.id.load(Ordering::Relaxed);
         let is_over = |other: &Other| {
             let is_before = std::ptr::eq(other.queue, queue) && other.index < index;

@@ -499,3 +499,17 @@ fn a_region_that_ends_among_streams_that_wait_for_each_other_has_what_its_dispat
         assert!(twice.is_none(), "{program}: queue and packet {twice:?}");
     }
 }
+
+#[test]
+fn barriers_before_a_dispatch_behind_the_end_of_a_region_that_one_of_it_waits_for_are_steps() {
+    let (run, reader) = region(Run::hsa("barriers"), "dispatches:0..dispatches:1");
+    run.passed();
+    let records = reader.records();
+    assert!(records.region_ends[0].is_complete, "{:?}", records.region_ends);
+    let steps: Vec<(StepKind, u64)> = records.steps.iter().map(|step| (step.kind, step.index)).collect();
+    // The dispatch of the second queue waits for one of the first.
+    let [first, .., last] = steps.as_slice() else { panic!("{steps:?}") };
+    assert_eq!((first, last), (&(StepKind::Dispatch, 1), &(StepKind::Dispatch, 1)), "{steps:?}");
+    assert!(steps.contains(&(StepKind::Barrier, 2)) && steps.contains(&(StepKind::Dispatch, 3)), "{steps:?}");
+    assert_eq!(steps.len(), 5, "{steps:?}");
+}
