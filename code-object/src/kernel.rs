@@ -170,42 +170,6 @@ pub struct Argument {
     pub unknown: Vec<(String, Value<'static>)>,
 }
 
-/// What of the memory that an argument leads to a kernel may write, as far as its metadata says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MayWrite {
-    /// All of it.
-    All,
-    /// Not what the argument points to, but what addresses in that lead to.
-    Behind,
-    /// Nothing: what the argument points to is only read, and has no addresses in it.
-    Nothing,
-}
-
-/// Element types of OpenCL C that hold no address, without the number of elements of a vector.
-const WITHOUT_ADDRESSES: &[&str] =
-    &["char", "uchar", "short", "ushort", "int", "uint", "half", "float", "double", "bool"];
-
-impl Argument {
-    /// What a kernel may write of the memory that this argument leads to.
-    ///
-    /// Nothing writes memory of the constant address space while a kernel runs (AMDGPUUsage, "Address Spaces"). The compiler says
-    /// `read_only` of a pointer that it found no store through, and that is `noalias`. Of what is only room the kernel takes nothing.
-    pub fn may_write(&self) -> MayWrite {
-        if self.kind == ValueKind::HiddenNone {
-            return MayWrite::Nothing;
-        }
-        let is_read = |access: &Option<Access>| *access == Some(Access::ReadOnly);
-        let is_constant = self.address_space == Some(AddressSpace::Constant);
-        let is_only_read = is_constant || is_read(&self.access) || is_read(&self.actual_access);
-        if self.kind != ValueKind::GlobalBuffer || !is_only_read {
-            return MayWrite::All;
-        }
-        let element = self.type_name.as_deref().and_then(|name| name.strip_suffix('*')).unwrap_or_default();
-        let element = element.trim_end_matches(|c: char| c.is_ascii_digit());
-        if WITHOUT_ADDRESSES.contains(&element) { MayWrite::Nothing } else { MayWrite::Behind }
-    }
-}
-
 words! {
     /// What a kernel is for: `.kind`.
     KernelKind;
@@ -245,52 +209,4 @@ words! {
     ReadWrite = "read_write" "ReadWrite";
     /// Version 2 only: nothing is said.
     Default = "default" "Default";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pointer(type_name: &str) -> Argument {
-        Argument {
-            name: None,
-            type_name: Some(type_name.to_owned()).filter(|name| !name.is_empty()),
-            offset: 0,
-            size: 8,
-            kind: ValueKind::GlobalBuffer,
-            align: None,
-            value_type: None,
-            pointee_align: None,
-            address_space: Some(AddressSpace::Global),
-            access: None,
-            actual_access: None,
-            is_const: true,
-            is_restrict: true,
-            is_volatile: false,
-            is_pipe: false,
-            unknown: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn what_a_kernel_may_write_follows_from_what_is_proven_of_a_pointer_and_not_from_what_the_source_wishes() {
-        assert_eq!(pointer("uchar*").may_write(), MayWrite::All, "const can be cast away");
-        let constant = |name| Argument { address_space: Some(AddressSpace::Constant), ..pointer(name) };
-        let read = |name| Argument { access: Some(Access::ReadOnly), ..pointer(name) };
-        let actual = |name| Argument { actual_access: Some(Access::ReadOnly), ..pointer(name) };
-        for only_read in [constant, read, actual] {
-            for name in ["uchar*", "float4*", "double16*", "int*"] {
-                assert_eq!(only_read(name).may_write(), MayWrite::Nothing, "{name}");
-            }
-            for name in ["", "ulong*", "struct table*", "uchar**", "uchar", "4*"] {
-                assert_eq!(only_read(name).may_write(), MayWrite::Behind, "{name}");
-            }
-        }
-        let written = Argument { actual_access: Some(Access::WriteOnly), ..pointer("uchar*") };
-        assert_eq!(written.may_write(), MayWrite::All);
-        let value = Argument { kind: ValueKind::ByValue, ..constant("uchar*") };
-        assert_eq!(value.may_write(), MayWrite::All);
-        let room = Argument { kind: ValueKind::HiddenNone, ..pointer("") };
-        assert_eq!(room.may_write(), MayWrite::Nothing);
-    }
 }

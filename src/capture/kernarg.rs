@@ -1,12 +1,8 @@
 //! The kernarg segment of a packet. Its size comes from the code object, or else from the allocation that contains it.
 
-use std::ops::Range;
 use std::ptr;
-use std::sync::Arc;
 
-use amdgpu_code_object::{Argument, MayWrite};
 use hsa_sys::abi::aql::Packet;
-use logdur_capture::WORD;
 
 use super::memory::Memory;
 
@@ -82,42 +78,9 @@ impl Kernarg {
     }
 }
 
-/// Where the arguments of a kernel are in its segment, and what of the memory that each leads to the kernel may write. None are known of a
-/// kernel whose metadata lists none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arguments(Arc<[(Range<usize>, MayWrite)]>);
-
-impl Arguments {
-    pub(super) fn of(arguments: &[Argument]) -> Arguments {
-        let place = |of: &Argument| of.offset as usize..(of.offset as usize).saturating_add(of.size as usize);
-        Arguments(arguments.iter().map(|of| (place(of), of.may_write())).collect())
-    }
-
-    /// What the kernel may write of the memory that the word at an offset leads to. It takes nothing from bytes that are no arguments:
-    /// what is left there of another launch is not its own.
-    pub(super) fn may_write(&self, offset: usize) -> MayWrite {
-        let word = offset..offset.saturating_add(WORD);
-        if let Some((_, what)) = self.0.iter().find(|(place, _)| *place == word) {
-            return *what;
-        }
-        let is_argument = |at: usize| self.0.iter().any(|(place, _)| place.contains(&at));
-        if self.0.is_empty() || word.clone().all(is_argument) { MayWrite::All } else { MayWrite::Nothing }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_followed_where_arguments_are_and_not_where_another_launch_has_left_something() {
-        let all = [(0..8, MayWrite::Nothing), (8..16, MayWrite::All), (16..20, MayWrite::All), (32..56, MayWrite::All)];
-        let arguments = Arguments(all.into());
-        // Two arguments may be an address together; a structure may have one anywhere.
-        let followed: Vec<usize> = (0..60).filter(|at| arguments.may_write(*at) == MayWrite::All).collect();
-        assert_eq!(followed, [(1..=12).collect(), (32..=48).collect::<Vec<usize>>()].concat());
-        assert!((0..60).all(|at| Arguments::default().may_write(at) == MayWrite::All), "nothing is known");
-    }
 
     #[test]
     fn arguments_are_as_long_as_is_known_and_else_as_their_allocation_and_what_is_missing_is_said() {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use amdgpu_code_object::{Access, AddressSpace, Argument, ValueKind};
-use logdur_capture::{Allocation, AllocationKind};
+use amdgpu_code_object::{Arguments, MayWrite};
+use logdur_capture::{Allocation, AllocationKind, WORD, words, words_in};
 use logdur_captured::CapturedDispatch;
 use logdur_captured::verify::{BufferReport, Verdict};
 
@@ -15,10 +15,6 @@ use crate::error::Result;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
-/// Bytes of an address.
-const WORD: usize = 8;
-/// Structs may be packed: addresses are looked for at every byte.
-const STEP: usize = 1;
 
 /// Gives buffers their verdict that the host changed while the kernel ran: no replay of the application's own kernel changed
 /// anything in them.
@@ -71,30 +67,6 @@ fn is_hosts(kind: AllocationKind) -> bool {
     matches!(kind, HostPool | Kernarg | LockedHost | Managed)
 }
 
-/// True for an argument of which the compiler says that nothing is written through it, and for that by which grids of several
-/// GPUs meet: what it points to is constant to kernels, and often among the arguments of other dispatches. Source: ROCm's device
-/// libraries, `ockl/src/cg.c`.
-fn is_read_only(argument: &Argument) -> bool {
-    argument.address_space == Some(AddressSpace::Constant)
-        || argument.actual_access == Some(Access::ReadOnly)
-        || argument.kind == ValueKind::HiddenMultigridSyncArg
-}
-
-/// A kernarg segment without the bytes that belong to no argument. The runtime leaves what was there before in these, like the
-/// arguments of earlier dispatches: hidden arguments that a kernel does not use are not listed. Without a list, the kernel may
-/// read all bytes.
-fn listed(mut segment: Vec<u8>, arguments: &[Range<u32>]) -> Vec<u8> {
-    if arguments.is_empty() {
-        return segment;
-    }
-    for (at, byte) in (0..).zip(&mut segment) {
-        if !arguments.iter().any(|argument| argument.contains(&at)) {
-            *byte = 0;
-        }
-    }
-    segment
-}
-
 /// How a kernel gets to an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
@@ -131,17 +103,14 @@ impl Reach {
             (a.base, Reached { end, holds_arguments, way: Way::None, followed: false })
         });
         let mut reach = Reach { all: all.collect(), next: Vec::new() };
-        let arguments = &captured.original.kernel.arguments;
-        let ranges: Vec<Range<u32>> = arguments.iter().map(|a| a.offset..a.offset.saturating_add(a.size)).collect();
-        let mut writable = listed(captured.dispatch.kernarg.clone(), &ranges);
-        for argument in arguments.iter().filter(|a| is_read_only(a)) {
-            let at = argument.offset as usize;
-            if let Some(word) = writable.get_mut(at..at + WORD) {
-                reach.look(word, Way::Read);
-                word.fill(0);
+        let arguments = Arguments::of(&captured.original.kernel.arguments);
+        for (offset, word) in words(&captured.dispatch.kernarg).enumerate() {
+            match arguments.may_write(offset) {
+                MayWrite::All => reach.look(&word.to_le_bytes(), Way::Write),
+                MayWrite::Behind => reach.look(&word.to_le_bytes(), Way::Read),
+                MayWrite::Nothing => {}
             }
         }
-        reach.look(&writable, Way::Write);
         let own = captured.globals.iter().map(|global| global.address..global.address.saturating_add(global.size));
         for variables in own.chain(captured.called().iter().flat_map(|called| called.ranges.iter().cloned())) {
             reach.look(&variables.start.to_le_bytes(), Way::Write);
@@ -154,7 +123,7 @@ impl Reach {
                 let (start, end) = (range.start.max(held.start), range.end.min(held.end));
                 for at in (start..end).step_by(PIECE) {
                     // With what follows: an address may lie across.
-                    let length = (end - at).min((PIECE + WORD - STEP) as u64) as usize;
+                    let length = (end - at).min((PIECE + WORD - 1) as u64) as usize;
                     piece.resize(length, 0);
                     captured.before.read(at, &mut piece)?;
                     reach.look(&piece, Way::Write);
@@ -170,8 +139,7 @@ impl Reach {
         else {
             return;
         };
-        let words = bytes.windows(WORD).step_by(STEP).filter_map(|word| word.try_into().ok()).map(u64::from_le_bytes);
-        for word in words.filter(|word| (lowest..highest).contains(word)) {
+        for word in words_in(bytes, (lowest, highest)) {
             let Some((base, reached)) = self.all.range_mut(..=word).next_back() else { continue };
             if word >= reached.end {
                 continue;
@@ -215,39 +183,6 @@ mod tests {
         reach.look(&words([0x1000, 0x8001]), Way::Write);
         assert!(reach.writes(0x1000) && !reach.writes(0x8000));
         assert_eq!(reach.next, [0x1000..0x2000, 0x4000..0x5000]);
-    }
-
-    #[test]
-    fn what_grids_of_several_gpus_meet_by_is_read_and_other_pointers_may_be_written_through() {
-        let argument = |kind| Argument {
-            name: None,
-            type_name: None,
-            offset: 0,
-            size: 8,
-            kind,
-            align: None,
-            value_type: None,
-            pointee_align: None,
-            address_space: None,
-            access: None,
-            actual_access: None,
-            is_const: false,
-            is_restrict: false,
-            is_volatile: false,
-            is_pipe: false,
-            unknown: Vec::new(),
-        };
-        let is_read_only = |kind| is_read_only(&argument(kind));
-        assert!(is_read_only(ValueKind::HiddenMultigridSyncArg));
-        assert!(!is_read_only(ValueKind::HiddenHostcallBuffer) && !is_read_only(ValueKind::GlobalBuffer));
-    }
-
-    #[test]
-    fn what_is_between_arguments_and_behind_them_is_left_from_earlier_dispatches() {
-        let segment: Vec<u8> = (1..=16).collect();
-        assert_eq!(listed(segment.clone(), &[]), segment);
-        let found = listed(segment, &[0..4, 8..10, 12..112]);
-        assert_eq!(found, [1, 2, 3, 4, 0, 0, 0, 0, 9, 10, 0, 0, 13, 14, 15, 16]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use amdgpu_code_object::Arguments;
 use hsa::{Executable, KernelSymbol, VariableSymbol};
 use hsa_sys::abi::aql::Packet;
 use logdur_capture::{
@@ -25,7 +26,7 @@ use logdur_settings as settings;
 use logdur_settings::{CaptureScope, CaptureTell};
 use logdur_system::text::shell_word;
 
-use super::kernarg::{Arguments, Kernarg};
+use super::kernarg::Kernarg;
 use super::memory;
 use super::process;
 use super::storage::GuardedStorage;

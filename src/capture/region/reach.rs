@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::Instant;
 use std::{io, mem};
 
-use amdgpu_code_object::MayWrite;
+use amdgpu_code_object::{Arguments, MayWrite};
 use logdur_capture::{Changed, Id, IdOfPieces, words, words_in};
 use logdur_journal::pages;
 use logdur_system::lock;
@@ -18,7 +18,6 @@ use crate::capture::Capture;
 use crate::capture::copies::{Content, Moved, Written};
 use crate::capture::file::{Failed, Source, Write};
 use crate::capture::hold::TooMuch;
-use crate::capture::kernarg::Arguments;
 use crate::capture::memory::{Allocation, Kind, Memory};
 use crate::capture::read::Reader;
 use crate::capture::take::Reading;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use std::{mem, ptr};
 
+use amdgpu_code_object::Arguments;
 use hsa_sys::abi::aql::{Packet, vendor};
 use logdur_capture::{Severity, SnapshotId, StepKind, words};
 use logdur_intercept::Interceptor;
@@ -19,7 +20,6 @@ use crate::capture::copies::{Moved, Written};
 use crate::capture::file::{Over, Read};
 use crate::capture::hold::Patience;
 use crate::capture::host_access::HostMappings;
-use crate::capture::kernarg::Arguments;
 use crate::capture::memory::{Allocation, Kind};
 use crate::capture::stall::Stalled;
 use crate::capture::take::{Reading, Untaken};
