@@ -102,7 +102,17 @@ impl Captured {
     /// True for a kernel that is asked for, and a dispatch of it; one without a number, if none is asked for by its number.
     pub(crate) fn wants(&self, symbol: &str, dispatch: Option<u64>) -> bool {
         let numbered = self.dispatch.is_empty() || dispatch.is_some_and(|id| self.dispatch.contains(&id));
-        numbered && self.kernel.as_ref().is_none_or(|kernel| names::is_named(symbol, kernel))
+        numbered && self.is_named(symbol)
+    }
+
+    /// True for a kernel of a name that is asked for, and for each if none is.
+    pub(crate) fn is_named(&self, symbol: &str) -> bool {
+        self.kernel.as_ref().is_none_or(|kernel| names::is_named(symbol, kernel))
+    }
+
+    /// True if kernels are asked for by their name.
+    pub(crate) fn has_name(&self) -> bool {
+        self.kernel.is_some()
     }
 
     /// The dispatch that a part of a region is to end with, if one is asked for.
@@ -110,22 +120,31 @@ impl Captured {
     /// # Errors
     /// When several are asked for, or kernels by their name: steps of a region depend on those before them.
     pub(crate) fn last_of_region(&self) -> Result<Option<u64>> {
-        let refused = |expected: &str, found: String| CapturedError::Usage {
-            what: "--region".to_owned(),
-            expected: expected.to_owned(),
-            found,
-        };
-        if let Some(kernel) = &self.kernel {
-            return Err(refused(
-                "no --kernel: a region is replayed as a whole, or up to a --dispatch",
-                kernel.to_string(),
-            )
-            .into());
+        match &self.kernel {
+            Some(kernel) => Err(CapturedError::Usage {
+                what: "--region".to_owned(),
+                expected: "no --kernel: a region is replayed as a whole, or up to a --dispatch".to_owned(),
+                found: kernel.to_string(),
+            }
+            .into()),
+            None => self.last(),
         }
+    }
+
+    /// The same where names of kernels say something else.
+    ///
+    /// # Errors
+    /// When several are asked for.
+    pub(crate) fn last(&self) -> Result<Option<u64>> {
         match self.dispatch.as_slice() {
             [] => Ok(None),
             [one] => Ok(Some(*one)),
-            several => Err(refused("one --dispatch at most", several.len().to_string()).into()),
+            several => Err(CapturedError::Usage {
+                what: "--region".to_owned(),
+                expected: "one --dispatch at most".to_owned(),
+                found: several.len().to_string(),
+            }
+            .into()),
         }
     }
 

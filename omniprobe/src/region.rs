@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use logdur_capture::{Placed, Reader};
-use logdur_captured::CapturedError;
 use logdur_captured::region::{CapturedPart, Part, Region};
+use logdur_captured::{CapturedError, symbol};
 use logdur_replay::region::Together;
 use omniprobe_exit::Exit;
 use serde_json::{Value, json};
@@ -96,11 +96,11 @@ impl RegionArgs {
 /// # Errors
 /// When the region has no such dispatch.
 pub(crate) fn parts(
-    captured: &Captured,
+    last: Option<u64>,
     region: &Region<'_>,
     all: impl Fn(&Region<'_>) -> Vec<Part>,
 ) -> Result<Vec<Part>> {
-    match captured.last_of_region()? {
+    match last {
         Some(dispatch) => Ok(vec![region.until(dispatch)?]),
         None => Ok(all(region)),
     }
@@ -171,20 +171,17 @@ impl<'a> Parts<'a> {
         if let Some(number) = self.device.worker() {
             self.work(number, &all, of_one);
         }
-        if self.variant.is_some_and(VariantArgs::has_geometry) {
-            return Err(CapturedError::Usage {
-                what: "--region".to_owned(),
-                expected: "the grids of the application".to_owned(),
-                found: "--grid, --workgroup or --lds, which are for single dispatches".to_owned(),
-            }
-            .into());
-        }
         let reader = self.captured.open()?;
         let region = self.region.of(&reader)?.context("no region is asked for")?;
-        let parts = parts(self.captured, &region, &all)?;
+        let parts = parts(self.last()?, &region, &all)?;
         let environment = self.device.environment()?;
         let dispatches: Vec<&Placed<_>> = region.dispatches().map(|(_, dispatch)| dispatch).collect();
         self.variant.map_or(Ok(()), |variant| variant.is_used(&self.captured.file, &reader, &dispatches))?;
+        if let Some(variant) = self.reshaping() {
+            let is_replayed = |step: u64| parts.iter().any(|part| (part.first..=part.last).contains(&step));
+            let launched = region.dispatches().filter(|(step, _)| is_replayed(*step));
+            variant.reshapes(self.captured, &launched.map(|(_, dispatch)| symbol(&reader, dispatch)).collect())?;
+        }
         self.device.tell_runtime(&environment, &reader, dispatches)?;
         let numbers: Vec<u64> = (0..).take(parts.len()).collect();
         let of = |number: u64| parts.get(number as usize).map_or_else(String::new, |part| name(region.record.id, part));
@@ -192,6 +189,16 @@ impl<'a> Parts<'a> {
         ends.extend(self.captured.damage(&reader).map(|exit| exit as u8));
         // Statuses of workers are passed on as they are.
         std::process::exit(Exit::of_all(ends).into())
+    }
+
+    /// What says which kernels have another geometry, if some do.
+    fn reshaping(&self) -> Option<&VariantArgs> {
+        self.variant.filter(|variant| variant.has_geometry())
+    }
+
+    /// The dispatch that a part is to end with. Names of kernels say which have another geometry, and nothing else.
+    fn last(&self) -> Result<Option<u64>> {
+        if self.reshaping().is_some() { self.captured.last() } else { self.captured.last_of_region() }
     }
 
     /// Does the work of a part in this process, and ends it.
@@ -207,7 +214,7 @@ impl<'a> Parts<'a> {
             // What is wrong with it was told by the process that started this one.
             let reader = self.captured.reopened()?;
             let region = self.region.of(&reader)?.context("no region is asked for")?;
-            let parts = parts(self.captured, &region, all)?;
+            let parts = parts(self.last()?, &region, all)?;
             let part = *parts.get(number as usize).context("the part is no longer there")?;
             called = name(region.record.id, &part);
             steps = Some((region.record.id, part));

@@ -1,6 +1,7 @@
 //! Parts of what is said of results of replays, for people and for programs.
 
 use logdur_captured::verify::{BufferReport, Overall};
+use logdur_replay::region::Reshaped;
 use logdur_replay::stats::Pairs;
 use logdur_replay::{Description, ReplayError};
 use omniprobe_exit::Exit;
@@ -26,6 +27,20 @@ pub(crate) fn word(overall: Overall, qualified: &[String]) -> String {
         Overall::Pass if !qualified.is_empty() => "PASS (qualified)".to_owned(),
         overall => overall.to_string(),
     }
+}
+
+/// A kernel whose dispatches have another geometry, for people.
+pub(crate) fn reshaped(of: &Reshaped) -> String {
+    format!("  {} dispatches of {} have {}", of.dispatches, demangled(&of.kernel), of.geometry)
+}
+
+/// The same, for programs.
+pub(crate) fn reshaped_json(of: &Reshaped) -> Value {
+    let mut all = json!({ "kernel": of.kernel, "dispatches": of.dispatches });
+    if let (Value::Object(all), Ok(Value::Object(geometry))) = (&mut all, serde_json::to_value(of.geometry)) {
+        all.extend(geometry);
+    }
+    all
 }
 
 /// What is said of another kernel that passed on the captured bytes alone.

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use logdur_capture::{Dispatch, Placed, Reader};
+use logdur_captured::region::CapturedPart;
 use logdur_captured::verify::Rule;
 use logdur_captured::{CapturedDispatch, CapturedError, symbol};
 use logdur_replay::{Geometry, MASK_LIMIT, Replacement, STUCK_SECONDS, Setup, Variant, Which};
@@ -20,7 +21,7 @@ use super::captured::{Backend, Captured, part, seconds, taken};
 use super::environment::{Environment, PlaceOptions};
 use super::exit;
 use super::find;
-use super::output::{lines, tell};
+use super::output::{demangled, lines, tell};
 use super::progress;
 use super::results;
 use crate::headings;
@@ -80,10 +81,10 @@ pub(crate) struct TargetArgs {
 /// What of a dispatch is other than it was.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct VariantArgs {
-    /// Another grid, in work-items.
+    /// Another grid, in work-items; of the steps of a region, for the kernels that --kernel names.
     #[arg(long, value_name = "X,Y,Z", value_parser = shape, help_heading = headings::VARIANT)]
     grid: Option<Shape>,
-    /// Another workgroup, in work-items.
+    /// Another workgroup, in work-items; of a region as --grid.
     #[arg(long, value_name = "X,Y,Z", value_parser = shape, help_heading = headings::VARIANT)]
     workgroup: Option<Shape>,
     /// Other dynamic LDS: bytes that a launch adds to those that the code declares.
@@ -105,14 +106,28 @@ impl VariantArgs {
         if !self.cache.is_empty() {
             replacements.push(Replacement::Cache(self.cache.clone()));
         }
-        Variant { geometry: Geometry { grid: self.grid, workgroup: self.workgroup, lds: self.lds }, replacements }
+        let geometry = Geometry { grid: self.grid, workgroup: self.workgroup, lds: self.lds };
+        Variant { geometry, reshaped: None, replacements }
     }
 
-    /// Other kernels, as options again.
+    /// For the library, of a part of a region: the kernels that are asked for by name have the geometry.
+    pub(crate) fn of_part(&self, captured: &Captured, part: &CapturedPart<'_>) -> Variant {
+        let names = part.kernels.iter().map(|kernel| &kernel.original.kernel.name);
+        let reshaped = names.filter(|name| captured.is_named(name)).cloned().collect();
+        Variant { reshaped: Some(reshaped), ..self.variant() }
+    }
+
+    /// As options again.
     pub(crate) fn words(&self) -> Vec<String> {
+        let shape = |[x, y, z]: Shape| format!("{x},{y},{z}");
+        let geometry = [
+            one("--grid", self.grid.map(shape)),
+            one("--workgroup", self.workgroup.map(shape)),
+            one("--lds", self.lds.map(|bytes| bytes.to_string())),
+        ];
         let folders = self.cache.iter().map(|folder| ["--cache".to_owned(), folder.display().to_string()]);
         let files = self.hsaco.iter().map(|replacement| ["--hsaco".to_owned(), replacement.to_string()]);
-        files.chain(folders).flatten().collect()
+        geometry.into_iter().flatten().chain(files).chain(folders).flatten().collect()
     }
 
     /// The files that have other kernels.
@@ -131,6 +146,23 @@ impl VariantArgs {
     /// True when a dispatch has another geometry.
     pub(crate) fn has_geometry(&self) -> bool {
         self.grid.is_some() || self.workgroup.is_some() || self.lds.is_some()
+    }
+
+    /// The geometry is for kernels that are asked for by name, or for the only one; `kernels` are those that are launched.
+    ///
+    /// # Errors
+    /// When there is none of the name, or there are several and no name is given.
+    pub(crate) fn reshapes(&self, captured: &Captured, kernels: &BTreeSet<&str>) -> Result<()> {
+        let all = || kernels.iter().map(|kernel| demangled(kernel)).collect::<Vec<_>>().join(", ");
+        let refused = |what: &str, expected: &str, found: String| {
+            Err(CapturedError::Usage { what: what.to_owned(), expected: expected.to_owned(), found }.into())
+        };
+        let named = kernels.iter().filter(|kernel| captured.is_named(kernel)).count();
+        match (captured.has_name(), named) {
+            (true, 0) => refused("--kernel", "a kernel that these steps launch", format!("none among {}", all())),
+            (false, 2..) => refused("--grid, --workgroup and --lds", "a kernel for them, by --kernel", all()),
+            _ => Ok(()),
+        }
     }
 
     /// Every file is for one of the dispatches: else a misspelt name would have the application's own kernel verified.

@@ -1,5 +1,7 @@
 //! Grids, workgroups and dynamic LDS other than the captured ones, as far as the kernel allows them.
 
+use std::fmt;
+
 use amdgpu_code_object::ValueKind;
 use hsa::sys::abi::aql::Packet;
 use logdur_kernel_cache::Interface;
@@ -97,6 +99,15 @@ impl Geometry {
     /// True when something is to be other.
     pub fn is_other(&self) -> bool {
         *self != Geometry::default()
+    }
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape = |of: &'static str| move |[x, y, z]: [u32; 3]| format!("{of} {x},{y},{z}");
+        let lds = self.lds.map(|bytes| format!("{bytes} bytes of dynamic LDS"));
+        let all = [self.grid.map(shape("grid")), self.workgroup.map(shape("workgroup")), lds];
+        f.write_str(&all.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
 }
 

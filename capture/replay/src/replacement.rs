@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use amdgpu_code_object::Target;
 use logdur_captured::{CapturedDispatch, Code, with_causes};
@@ -97,7 +98,7 @@ impl Replacement {
 #[derive(Debug)]
 pub(crate) struct Other {
     /// Its code.
-    pub(crate) code: Code,
+    pub(crate) code: Arc<Code>,
     /// What changes in the packet.
     pub(crate) swap: Swap,
     /// Where it came from.
@@ -147,7 +148,7 @@ pub(crate) fn other(captured: &CapturedDispatch<'_>, replacements: &[Replacement
                 refusals: refusals.iter().map(ToString::to_string).collect(),
             };
             let swap = fit_code(&original.interface, &ran.interface, &ran.bytes, modules).map_err(refused)?;
-            Ok(Some(Other { code: ran.clone(), swap, place: "the capture".to_owned() }))
+            Ok(Some(Other { code: Arc::new(ran.clone()), swap, place: "the capture".to_owned() }))
         }
         _ => Ok(None),
     }
@@ -249,7 +250,7 @@ fn chosen(cache: &Cache, original: &Code, choice: Choice, swap: Swap) -> Result<
     };
     let bytes = cache.read_chosen(&choice).map_err(|error| unreadable(&error))?;
     let code = Code::parse(|| place.clone(), bytes, &original.kernel.name)?;
-    Ok(Other { code, swap, place })
+    Ok(Other { code: Arc::new(code), swap, place })
 }
 
 #[cfg(test)]

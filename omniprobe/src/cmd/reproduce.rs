@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit> {
         let written = reproduce::reproduce(&captured, &kernel, &options.output)?;
         return ended(options, &reader, &format!("dispatch {}", dispatch.id), written);
     };
-    let part = region::parts(&options.captured, &region, |region| vec![region.whole()])?;
+    let part = region::parts(options.captured.last_of_region()?, &region, |region| vec![region.whole()])?;
     let part = part.first().copied().context("a region without steps")?;
     let captured = CapturedPart::of(&region, part)?;
     let written = reproduce::reproduce_part(&captured, &demangled, &options.output)?;

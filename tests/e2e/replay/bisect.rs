@@ -67,7 +67,11 @@ impl Planted {
 
     /// A code object that goes wrong at a step.
     fn wrong(&self, step: u32, way: Way) -> PathBuf {
-        let mut code = self.code.clone();
+        self.wrong_code(self.code.clone(), step, way)
+    }
+
+    /// The same of other code of the program.
+    fn wrong_code(&self, mut code: Vec<u8>, step: u32, way: Way) -> PathBuf {
         for (literal, value) in [(0x5eed_0001u32, step), (0x5eed_0002, way as u32)] {
             let at: Vec<usize> = (0..code.len() - 3).filter(|at| code[*at..*at + 4] == literal.to_le_bytes()).collect();
             assert!(at.len() >= 3, "{at:?}");
@@ -180,6 +184,42 @@ fn a_dispatch_that_computes_something_else_on_another_processor_is_found_and_cod
     let outcome = tool("verify", &here.file, &options);
     let said = "--against-processor: expected --backend emu: both processors are emulated";
     assert!(outcome.status.code() == Some(1) && outcome.stderr.contains(said), "{}", text(&outcome));
+}
+
+/// The processors that code for `gfx9-generic` runs on and that are emulated. Source: LLVM's `AMDGPUUsage`, "Generic Processors".
+const FAMILY: [&str; 2] = ["gfx900", "gfx906"];
+
+#[test]
+fn code_for_a_family_of_processors_is_compared_on_those_of_it_and_refused_on_another() {
+    let source = harness::root().join("tests/programs/opencl/bare.cl");
+    let run = Run::new(built("omniprobe"));
+    let object = harness::opencl_object(&source, "gfx9-generic", 19, 3, 6, "-nogpulib");
+    let on = |arch: &str, code: &[u8], options: &[&str]| {
+        let mut story = Story::on(arch);
+        story.checkpoints.clear();
+        let path = run.file("family.hsaco");
+        fs::write(&path, code).unwrap();
+        let named = format!("increment={}", path.display());
+        bisect(&story.write(&run.file("a.ldcap")), &[&["--bisect", "--hsaco", &named], options].concat())
+    };
+    let right = fs::read(&object).unwrap();
+    let mut wrong = right.clone();
+    let adds_one = |w: u32| w >> 25 == 52 && w & 0x1ff == 129;
+    // Other kernels of the file do not run.
+    let words = wrong.as_chunks_mut::<4>().0.iter_mut().filter(|word| adds_one(u32::from_le_bytes(**word)));
+    words.for_each(|word| word[0] += 1);
+    for arch in harness::archs() {
+        if !FAMILY.contains(&&*arch) {
+            let outcome = on(&arch, &right, &[]);
+            assert!(!outcome.status.success() && outcome.stderr.contains("gfx9-generic"), "{arch}: {}", text(&outcome));
+            continue;
+        }
+        let outcome = on(&arch, &right, &[]);
+        assert!(outcome.status.success(), "{arch}: {}", text(&outcome));
+        let outcome = on(&arch, &wrong, &[]);
+        assert_eq!(outcome.status.code(), Some(6), "{arch}: {}", text(&outcome));
+        assert_eq!(json(&outcome)["first"]["dispatch"], 11, "{arch}: {}", text(&outcome));
+    }
 }
 
 #[test]

@@ -164,9 +164,10 @@ impl Files<'_> {
         let noun = subject.noun();
         self.fixups("fixups-before.txt", &format!("before {noun}"), &reach.before)?;
         self.fixups("fixups-after.txt", &format!("after {noun}"), &reach.after)?;
+        let [makefile, cmake] = program::builds(subject);
         for (name, text) in [
-            ("Makefile", program::MAKEFILE.to_owned()),
-            ("CMakeLists.txt", program::CMAKE.to_owned()),
+            ("Makefile", makefile),
+            ("CMakeLists.txt", cmake),
             ("README.md", readme::readme(subject, reach, called, doubts)),
             ("reproduce.cpp", program::program(subject, reach, called)),
         ] {

@@ -277,8 +277,14 @@ void do_write(const Write &write, const Fixups &fixups, const std::vector<unsign
   write_between(write.to, std::vector<unsigned char>(begin, begin + size), std::vector<unsigned char>(now, now + size));
 }
 
+// Packets.
+
 // Only the application's arguments: the runtime fills in the hidden ones.
 void do_launch(const Launch &launch, std::vector<unsigned char> &kernarg) {
+  if (launch.is_packet) {
+    give_packet(launch, kernarg);
+    return;
+  }
   size_t length = launch.size;
   void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, kernarg.data() + launch.arguments, HIP_LAUNCH_PARAM_BUFFER_SIZE, &length, HIP_LAUNCH_PARAM_END};
   const hipFunction_t function = functions[launch.kernel];

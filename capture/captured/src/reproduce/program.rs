@@ -14,9 +14,15 @@ use crate::verify::Type;
 
 /// What is the same in every program.
 const BODY: &str = include_str!("program.cpp");
+/// The line of it that is replaced by how packets are given to the GPU.
+const LAUNCHES: &str = "// Packets.\n";
+/// With the HSA runtime.
+const PACKETS: &str = include_str!("packets.cpp");
+/// Where HIP makes all launches.
+const NO_PACKETS: &str = "void give_packet(const Launch &, const std::vector<unsigned char> &) {}\n";
 
 /// Builds with any compiler of C++: the program has no code for the GPU.
-pub(super) const MAKEFILE: &str = "\
+const MAKEFILE: &str = "\
 # make; ./reproduce          ROCM=/path/to/rocm and CXX=... choose others
 ROCM ?= /opt/rocm
 CXX ?= c++
@@ -29,7 +35,7 @@ reproduce: reproduce.cpp
 ";
 
 /// The same with CMake.
-pub(super) const CMAKE: &str = "\
+const CMAKE: &str = "\
 # cmake -S . -B build; cmake --build build; build/reproduce
 cmake_minimum_required(VERSION 3.16)
 project(reproduce LANGUAGES CXX)
@@ -41,6 +47,20 @@ find_package(hip REQUIRED CONFIG)
 add_executable(reproduce reproduce.cpp)
 target_link_libraries(reproduce PRIVATE hip::host)
 ";
+
+/// The texts of `Makefile` and of `CMakeLists.txt`: one that gives packets to the GPU needs the HSA runtime, too.
+pub(super) fn builds(subject: &Subject<'_>) -> [String; 2] {
+    if !subject.has_packets() {
+        return [MAKEFILE.to_owned(), CMAKE.to_owned()];
+    }
+    let with_hsa = "find_package(hip REQUIRED CONFIG)\nfind_package(hsa-runtime64 REQUIRED CONFIG)";
+    [
+        MAKEFILE.replace("-lamdhip64", "-lamdhip64 -lhsa-runtime64"),
+        CMAKE
+            .replace("find_package(hip REQUIRED CONFIG)", with_hsa)
+            .replace("PRIVATE hip::host", "PRIVATE hip::host hsa-runtime64::hsa-runtime64"),
+    ]
+}
 
 /// A text as a string of C++: others' names say nothing but themselves.
 fn string(text: &str) -> String {
@@ -82,9 +102,13 @@ pub(super) fn program(subject: &Subject<'_>, reach: &Reach<'_>, called: &dyn Fn(
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = head(&mut text, subject, reach, called);
+    if subject.has_packets() {
+        text.push_str("#include <hsa/hsa.h>\n#include <hsa/hsa_ext_amd.h>\n");
+    }
     let _ = tables(&mut text, subject, reach);
     let _ = steps::tables(&mut text, subject, reach);
-    text + BODY
+    let launches = if subject.has_packets() { PACKETS } else { NO_PACKETS };
+    text + &BODY.replace(LAUNCHES, launches)
 }
 
 /// What the program is, for who opens it.

@@ -8,7 +8,7 @@ use logdur_capture::{Allocation, Global, Memory};
 
 use super::fixups::{Aim, Aimed, Fixup, Place, Sure, Targets, WORD};
 use super::kind::Kind;
-use super::subject::Subject;
+use super::subject::{Subject, is_packet};
 use super::writes::{Writes, writes};
 use crate::buffers::buffers;
 use crate::dispatch::{CapturedDispatch, extent, without};
@@ -418,7 +418,9 @@ fn arguments(subject: &Subject<'_>, targets: &Targets) -> (Vec<u8>, Vec<Range<us
         let Some(captured) = subject.kernels.get(kernel) else { continue };
         all.resize(all.len().next_multiple_of(KERNARG_ALIGNMENT), 0);
         let start = all.len();
-        all.extend(of_launch(captured, &dispatch.kernarg, start as u64, targets, &mut found));
+        let given = of_launch(captured, &dispatch.kernarg, start as u64, targets, &mut found);
+        // Nobody fills in the hidden arguments of a packet.
+        all.extend(if is_packet(captured, dispatch) { &dispatch.kernarg } else { given });
         places.push(start..all.len());
     }
     (all, places, found)

@@ -9,7 +9,7 @@ use logdur_capture::{Allocation, AllocationKind, Dispatch, Memory, Scope};
 use super::fixups::Aim;
 use super::kind::Kind;
 use super::reach::Reach;
-use super::subject::{Module, Step, Subject};
+use super::subject::{Module, Step, Subject, is_packet};
 use crate::dispatch::{CapturedDispatch, extent, lacks, name, packet, processor, without};
 use crate::error::{CapturedError, Result};
 use crate::region::Work;
@@ -71,9 +71,12 @@ pub(super) fn check(subject: &Subject<'_>, reach: &Reach<'_>) -> Result<Vec<Stri
     }
     let mut refused = Vec::new();
     subject.kernels.iter().try_for_each(|kernel| of_kernel(kernel, &mut refused))?;
-    for (kernel, dispatch) in subject.launches() {
-        if let Some(kernel) = subject.kernels.get(kernel) {
+    for (number, dispatch) in subject.launches() {
+        if let Some(kernel) = subject.kernels.get(number) {
             launch(kernel, dispatch, &mut refused, &mut doubts);
+            if is_packet(kernel, dispatch) {
+                of_packet(subject, reach, number, dispatch, &mut refused, &mut doubts);
+            }
         }
     }
     for allocation in reach.allocations.iter().flat_map(|reached| &reached.allocations) {
@@ -185,14 +188,6 @@ fn launch(captured: &CapturedDispatch<'_>, dispatch: &Dispatch, refused: &mut Ve
             packet.group_segment_size()
         ));
     }
-    let work_items: u32 = packet.workgroup_size().map(u32::from).iter().product();
-    if work_items > kernel.max_flat_workgroup_size {
-        let most = kernel.max_flat_workgroup_size;
-        refused.push(format!(
-            "{}: a workgroup of {work_items} work-items, of which it declares {most} at most, as HIP itself launches: HIP refuses it to others",
-            kernel.name
-        ));
-    }
     let sizes = packet.grid_size().into_iter().zip(packet.workgroup_size().map(u32::from));
     if kernel.uniform_workgroup_size && sizes.into_iter().any(|(grid, group)| !grid.is_multiple_of(group.max(1))) {
         let why = "the kernel was compiled for complete ones, and HIP 6.4 and later refuse this launch";
@@ -214,6 +209,56 @@ fn launch(captured: &CapturedDispatch<'_>, dispatch: &Dispatch, refused: &mut Ve
             Hidden::Refused => refused.push(format!("{} {value:#x}", argument.kind)),
         }
     }
+}
+
+/// A launch that HIP refuses: its packet is given to the GPU, with another copy of the code and with the captured hidden arguments.
+fn of_packet(
+    subject: &Subject<'_>,
+    reach: &Reach<'_>,
+    number: usize,
+    dispatch: &Dispatch,
+    refused: &mut Vec<String>,
+    doubts: &mut Vec<String>,
+) {
+    let Some(captured) = subject.kernels.get(number) else { return };
+    let (name, most) = (&captured.original.kernel.name, captured.original.kernel.max_flat_workgroup_size);
+    let work_items: u32 = packet(dispatch).workgroup_size().map(u32::from).iter().product();
+    let what = format!("{name}: a workgroup of {work_items} work-items, of which it declares {most} at most");
+    let module = subject.module_of.get(number).copied();
+    let has_variables = reach.variables.iter().map(|variable| variable.module).any(|of| Some(of) == module)
+        || reach.managed.iter().map(|managed| managed.module).any(|of| Some(of) == module);
+    let hidden = captured.original.kernel.hidden().find(|argument| {
+        let (start, end) = (argument.offset as usize, (argument.offset + argument.size) as usize);
+        let is_set = dispatch.kernarg.get(start..end).unwrap_or_default().iter().any(|byte| *byte != 0);
+        is_set && !is_of_geometry(&argument.kind)
+    });
+    match hidden {
+        _ if has_variables => refused.push(format!("{what}, and variables, which are HIP's: HIP refuses the launch")),
+        Some(argument) => {
+            refused.push(format!("{what}, and {}, which is HIP's: HIP refuses the launch", argument.kind));
+        }
+        None => doubts.push(format!("{what}: HIP refuses it, so that the program gives the packet to the GPU")),
+    }
+}
+
+/// True for a hidden argument that follows from the packet alone.
+fn is_of_geometry(kind: &ValueKind) -> bool {
+    use ValueKind as K;
+    matches!(
+        kind,
+        K::HiddenBlockCountX
+            | K::HiddenBlockCountY
+            | K::HiddenBlockCountZ
+            | K::HiddenGroupSizeX
+            | K::HiddenGroupSizeY
+            | K::HiddenGroupSizeZ
+            | K::HiddenRemainderX
+            | K::HiddenRemainderY
+            | K::HiddenRemainderZ
+            | K::HiddenGridDims
+            | K::HiddenDynamicLdsSize
+            | K::HiddenNone
+    )
 }
 
 /// Copies and fills that HIP has no memory or no function for.

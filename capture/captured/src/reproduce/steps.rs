@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::program::dynamic_lds;
 use super::reach::Reach;
-use super::subject::Subject;
+use super::subject::{Subject, is_packet};
 use super::writes::Source;
 use crate::dispatch::packet;
 use crate::region::Work;
@@ -33,8 +33,10 @@ pub(super) fn tables(out: &mut String, subject: &Subject<'_>, reach: &Reach<'_>)
     out.push_str(
         "// A place in memory: `a` an allocation or `v` a variable, its number, offset.\n\
          struct At {\n  char place;\n  uint64_t number, offset;\n};\n\n\
-         // Kernel, work-items, work-items of a workgroup, dynamic LDS, where its arguments are in kernarg.bin, bytes of them.\n\
-         struct Launch {\n  unsigned kernel;\n  uint32_t grid[3], group[3], lds;\n  uint64_t arguments, size;\n};\n\
+         // Kernel, work-items, work-items of a workgroup, dynamic LDS, where its arguments are in kernarg.bin, bytes of them; of a packet that\n\
+         // HIP refuses: true, bytes of LDS and of scratch.\n\
+         struct Launch {\n  unsigned kernel;\n  uint32_t grid[3], group[3], lds;\n  uint64_t arguments, size;\n  bool is_packet;\n  \
+         uint32_t group_bytes, private_bytes;\n};\n\
          // To, from, bytes.\n\
          struct Copy {\n  At to, from;\n  uint64_t size;\n};\n\
          // To, bytes, the value of 4 bytes.\n\
@@ -88,7 +90,14 @@ fn rows(subject: &Subject<'_>, reach: &Reach<'_>) -> Rows {
                 let ([x, y, z], [gx, gy, gz]) = (packet.grid_size(), packet.workgroup_size());
                 let place = places.next().cloned().unwrap_or_default();
                 let (from, size) = (place.start, place.end - place.start);
-                rows.launches.push(format!("{kernel}, {{{x}, {y}, {z}}}, {{{gx}, {gy}, {gz}}}, {lds}, {from}, {size}"));
+                let is_packet = subject.kernels.get(kernel).is_some_and(|kernel| is_packet(kernel, dispatch));
+                let (group, private) = match is_packet {
+                    true => (packet.group_segment_size(), packet.private_segment_size()),
+                    false => (0, 0),
+                };
+                rows.launches.push(format!(
+                    "{kernel}, {{{x}, {y}, {z}}}, {{{gx}, {gy}, {gz}}}, {lds}, {from}, {size}, {is_packet}, {group}, {private}"
+                ));
             }
             // One of 0 bytes has what was written at the end of the region.
             Work::Copy { bytes: 0, .. } | Work::Fill { bytes: 0, .. } => {}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use logdur_capture::{Dispatch, Id, Loaded, Memory};
 
-use crate::dispatch::{CapturedDispatch, Code};
+use crate::dispatch::{CapturedDispatch, Code, packet};
 use crate::region::{CapturedPart, PartStep, Work};
 
 /// A code object that kernels of a program are in. One that was loaded twice is two modules.
@@ -109,6 +109,11 @@ impl<'c> Subject<'c> {
         })
     }
 
+    /// True if HIP refuses a launch, so that the program gives the packet to the GPU by itself.
+    pub(super) fn has_packets(&self) -> bool {
+        self.launches().any(|(kernel, dispatch)| self.kernels.get(kernel).is_some_and(|of| is_packet(of, dispatch)))
+    }
+
     /// How often each kernel is launched, by its number.
     pub(super) fn counts(&self) -> BTreeMap<usize, u64> {
         let mut counts = BTreeMap::new();
@@ -128,4 +133,10 @@ impl<'c> Subject<'c> {
     pub(super) fn noun(&self) -> &'static str {
         if self.part.is_some() { "the steps" } else { "the kernel" }
     }
+}
+
+/// True for a workgroup of more work-items than its kernel declares: HIP makes such launches of kernels of its own, and refuses them to others.
+pub(super) fn is_packet(kernel: &CapturedDispatch<'_>, dispatch: &Dispatch) -> bool {
+    let work_items: u32 = packet(dispatch).workgroup_size().map(u32::from).iter().product();
+    work_items > kernel.original.kernel.max_flat_workgroup_size
 }

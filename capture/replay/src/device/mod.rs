@@ -204,6 +204,16 @@ pub(crate) trait Device {
         None
     }
 
+    /// Watches from now on which memory is written, by kernels and by [`Device::write`]; false on a device that does not see it.
+    fn watch_writes(&mut self) -> bool {
+        false
+    }
+
+    /// The pages that were written since the last call, by address; nothing before [`Device::watch_writes`].
+    fn take_written(&self) -> Vec<Range<Placed>> {
+        Vec::new()
+    }
+
     /// Runs a packet, with a completion signal of the device's.
     ///
     /// # Errors

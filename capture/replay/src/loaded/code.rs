@@ -58,7 +58,7 @@ pub(super) fn bound(captured: &CapturedDispatch<'_>, own: Placed, other: &Other,
     };
     let bytes = other.swap.binding.apply(&other.code.bytes, moved_by);
     let bytes = bytes.map_err(|source| ReplayError::CodeObject { place: other.place.clone(), source })?;
-    Ok(Code { bytes, ..other.code.clone() })
+    Ok(Code { bytes, ..Code::clone(&other.code) })
 }
 
 /// The variables of other code as they are when it is loaded.

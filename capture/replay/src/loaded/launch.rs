@@ -1,5 +1,8 @@
 //! Making launches: the packet and the arguments of a dispatch, with another kernel or geometry.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use amdgpu_listing::Action;
 use hsa::sys::abi::aql::{Packet, PacketType};
 use logdur_capture::{Dispatch, Id};
@@ -19,6 +22,8 @@ use crate::replacement::{self, Other, Replacement};
 pub struct Variant {
     /// Another geometry.
     pub geometry: Geometry,
+    /// In a region: the symbols of the kernels whose dispatches have it. `None` is all of them.
+    pub reshaped: Option<BTreeSet<String>>,
     /// Where other kernels are looked for, the first that has one.
     pub replacements: Vec<Replacement>,
 }
@@ -34,7 +39,7 @@ pub(crate) struct Launch {
     /// The code object that runs instead of the application's, and where it came from.
     pub(crate) replaced: Option<(Id, String)>,
     /// Its kernel.
-    pub(crate) other: Option<Code>,
+    pub(crate) other: Option<Arc<Code>>,
 }
 
 impl Launch {
@@ -70,17 +75,40 @@ impl LoadedDispatch<'_> {
         dispatch: &Dispatch,
         variant: &Variant,
     ) -> Result<Launch> {
+        let other = self.other(captured, &variant.replacements)?;
+        self.launch_with(captured, own, dispatch, &variant.geometry, other.as_ref())
+    }
+
+    /// The kernel that runs in the place of a captured one.
+    ///
+    /// # Errors
+    /// As for [`replacement::other`].
+    pub(crate) fn other(&self, captured: &CapturedDispatch<'_>, replacements: &[Replacement]) -> Result<Option<Other>> {
+        replacement::other(captured, replacements, &self.device.description().isa)
+    }
+
+    /// As [`LoadedDispatch::launch_of`], of what was found to run in the kernel's place.
+    ///
+    /// # Errors
+    /// As for [`LoadedDispatch::launch`].
+    pub(crate) fn launch_with(
+        &mut self,
+        captured: &CapturedDispatch<'_>,
+        own: Placed,
+        dispatch: &Dispatch,
+        geometry: &Geometry,
+        other: Option<&Other>,
+    ) -> Result<Launch> {
         let mut packet = logdur_captured::packet(dispatch);
         let own_grid = packet.grid_size();
         if packet.packet_type() != PacketType::KernelDispatch {
             return Err(ReplayError::Unsupported(format!("a packet that is no dispatch: {:?}", packet.packet_type())));
         }
-        let other = replacement::other(captured, &variant.replacements, &self.device.description().isa)?;
         let interface = &captured.original.interface;
-        if variant.geometry.is_other() {
-            let runs = other.as_ref().map_or(interface, |other| &other.code.interface);
-            variant.geometry.apply(&mut packet, runs)?;
-            variant.geometry.apply_lds(&mut packet, interface);
+        if geometry.is_other() {
+            let runs = other.map_or(interface, |other| &other.code.interface);
+            geometry.apply(&mut packet, runs)?;
+            geometry.apply_lds(&mut packet, interface);
         }
         let queue = self.device.queue();
         let mut facts = PacketFacts {
@@ -97,10 +125,9 @@ impl LoadedDispatch<'_> {
             pointers: LdsPointers::default(),
         };
         let in_memory = |address: u64| self.areas.iter().any(|area| area.captured.contains(&address));
-        let other_geometry = variant.geometry.is_other();
-        let mut segment = kernarg::restored(&dispatch.kernarg, interface, &facts, other_geometry, in_memory)?;
-        variant.geometry.has_room(&packet, interface, &segment)?;
-        match &other {
+        let mut segment = kernarg::restored(&dispatch.kernarg, interface, &facts, geometry.is_other(), in_memory)?;
+        geometry.has_room(&packet, interface, &segment)?;
+        match other {
             Some(other) => {
                 facts.pointers = other.swap.kernarg.pointers(|at, size| bytes_of(&segment, at, size));
                 let sizes = other.swap.for_packet(&facts).map_err(|refusal| ReplayError::Refused {
@@ -125,12 +152,12 @@ impl LoadedDispatch<'_> {
             }
         }
         self.relocations.forward(0, &mut segment);
-        let runs = other.as_ref().map_or(&*captured.original, |other| &other.code);
+        let runs = other.map_or(&*captured.original, |other| &other.code);
         self.refuse_descriptors(runs)?;
         let meeting = (facts.cooperative && self.meets(runs)?).then(|| workgroups(&facts));
-        let replaced = other.as_ref().map(|other| (other.code.id, other.place.clone()));
+        let replaced = other.map(|other| (other.code.id, other.place.clone()));
         let has_own_grid = packet.grid_size() == own_grid;
-        Ok(Launch { packet, segment, meeting, has_own_grid, replaced, other: other.map(|other| other.code) })
+        Ok(Launch { packet, segment, meeting, has_own_grid, replaced, other: other.map(|other| other.code.clone()) })
     }
 
     /// Refuses code that the device's processor does not run.
@@ -176,7 +203,11 @@ impl LoadedDispatch<'_> {
     fn load(&mut self, captured: &CapturedDispatch<'_>, own: Placed, other: &Other) -> Result<Placed> {
         let key = (other.code.id, captured.original.id);
         if let (Some(bias), Some(descriptor)) = (self.others.get(&key), other.code.kernel.descriptor) {
-            self.device.has_instructions(&other.code)?;
+            let kernel = (other.code.id, other.code.kernel.name.clone());
+            if !self.checked.contains(&kernel) {
+                self.device.has_instructions(&other.code)?;
+                self.checked.insert(kernel);
+            }
             return Ok(bias.placed(descriptor.address));
         }
         let data_of = |captured: &CapturedDispatch<'_>| captured.own_data.as_ref().map(|own| own.loaded.base);

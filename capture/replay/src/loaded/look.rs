@@ -1,12 +1,14 @@
 //! Looks at memory again and again: which pages have changed since the last look.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use logdur_captured::regions::PAGE;
 
 use super::LoadedDispatch;
 use crate::error::Result;
-use crate::placed::{Pages, PlacedRange};
+use crate::placed::{Pages, Placed, PlacedRange};
 
 /// The most bytes of which all are looked at. Of more, only those that whole replays were seen to change.
 const MOST: u64 = 1 << 30;
@@ -14,10 +16,49 @@ const MOST: u64 = 1 << 30;
 /// Memory as it was when it was looked at last.
 pub(crate) struct Look {
     areas: Vec<PlacedRange>,
+    /// Where in `last` each area begins.
+    starts: Vec<usize>,
+    /// The areas, by where they are now.
+    by_place: Vec<usize>,
     /// What is in the areas, one behind the other.
     last: Vec<u8>,
     /// Room for what is there now.
     now: Vec<u8>,
+    /// Pages that have changed since the first look, by the captured address of their first byte.
+    touched: BTreeSet<u64>,
+    /// The device tells what is written: nothing else is looked at.
+    is_told: bool,
+}
+
+impl Look {
+    /// The area of a captured address, and where in `last` that is.
+    fn at(&self, captured: u64) -> Option<(&PlacedRange, usize)> {
+        let number = self.areas.partition_point(|area| area.captured.start <= captured).checked_sub(1)?;
+        let (area, start) = (self.areas.get(number)?, *self.starts.get(number)?);
+        (captured < area.captured.end).then(|| (area, start + (captured - area.captured.start) as usize))
+    }
+
+    /// The pages that written memory has in the areas: their captured addresses, cut by the areas.
+    fn pages_of(&self, written: &[Range<Placed>]) -> BTreeMap<u64, u64> {
+        let mut pages = BTreeMap::new();
+        let end = |area: &PlacedRange| area.now(area.captured.end);
+        for range in written {
+            // Areas do not overlap: their ends are sorted, too.
+            let area = |number: &usize| self.areas.get(*number);
+            let from = self.by_place.partition_point(|number| area(number).is_some_and(|a| end(a) <= range.start));
+            let behind = self.by_place.iter().skip(from).filter_map(area);
+            for area in behind.take_while(|area| area.placed < range.end) {
+                let (start, last) = (range.start.max(area.placed), range.end.min(end(area)));
+                let (mut at, last) = (area.then(start) / PAGE * PAGE, area.then(last));
+                while at < last {
+                    let next = at + PAGE;
+                    pages.insert(at.max(area.captured.start), next.min(area.captured.end));
+                    at = next;
+                }
+            }
+        }
+        pages
+    }
 }
 
 /// A page that has changed, whole but where an area begins or ends in it. Addresses in it are those of the capture.
@@ -35,15 +76,25 @@ fn length(area: &PlacedRange) -> usize {
 }
 
 impl LoadedDispatch<'_> {
+    /// Bytes of all memory.
+    fn all(&self) -> u64 {
+        self.areas.iter().map(|area| area.captured.end - area.captured.start).sum()
+    }
+
+    /// True if all memory can be looked at each time.
+    pub(crate) fn looks_at_all(&self) -> bool {
+        self.all() <= MOST
+    }
+
     /// Looks at memory as it is. Of more than can be looked at each time, a whole replay has to have been looked at before.
     ///
     /// # Errors
     /// When the device cannot be read.
     pub(crate) fn look(&mut self) -> Result<Look> {
-        let all: u64 = self.areas.iter().map(|area| area.captured.end - area.captured.start).sum();
-        let areas = if all <= MOST {
+        let areas = if self.looks_at_all() {
             self.areas.clone()
         } else {
+            let all = self.all();
             self.qualify(format!(
                 "of {all} bytes of memory, only those are looked at after each dispatch that are others at the end: what a dispatch writes \
                  and a later one writes back is not seen"
@@ -53,10 +104,50 @@ impl LoadedDispatch<'_> {
         // Arguments are written before each launch.
         let is_memory = |area: &PlacedRange| !self.arguments.contains(&area.captured);
         let areas: Vec<PlacedRange> = areas.into_iter().filter(is_memory).collect();
-        let bytes = areas.iter().map(length).sum();
-        let mut look = Look { areas, last: vec![0; bytes], now: vec![0; bytes] };
+        let mut bytes = 0;
+        let mut start_of = |area| {
+            let start = bytes;
+            bytes += length(area);
+            start
+        };
+        let starts = areas.iter().map(&mut start_of).collect();
+        let mut by_place: Vec<usize> = (0..areas.len()).collect();
+        by_place.sort_by_key(|number| areas.get(*number).map(|area| area.placed));
+        let is_told = self.device.watch_writes();
+        let now = if is_told { Vec::new() } else { vec![0; bytes] };
+        let mut look = Look { areas, starts, by_place, last: vec![0; bytes], now, touched: BTreeSet::new(), is_told };
         self.read_all(&look.areas, &mut look.last)?;
         Ok(look)
+    }
+
+    /// Writes memory as it was before the first step, with pages over it, where it is not so. Everything that has changed since the first look
+    /// is known; the next look is at what changes from here on.
+    ///
+    /// # Errors
+    /// When the capture or the device cannot be read, or the device not be written to.
+    pub(crate) fn put_state(&self, look: &mut Look, state: &Pages) -> Result<()> {
+        self.changed_since(look)?;
+        let mut other = Pages::new();
+        let all: BTreeSet<u64> = look.touched.iter().chain(state.keys()).copied().collect();
+        for page in all {
+            let Some((area, start)) = look.at(page) else { continue };
+            let end = (page / PAGE * PAGE + PAGE).min(area.captured.end);
+            let mut is = look.last.get(start..start + (end - page) as usize).unwrap_or_default().to_vec();
+            self.relocations.backward(page, &mut is);
+            let wanted = match state.get(&page) {
+                Some(bytes) => bytes.clone(),
+                None => {
+                    let mut bytes = vec![0; is.len()];
+                    self.before().read(page, &mut bytes)?;
+                    bytes.into()
+                }
+            };
+            if *wanted != *is {
+                other.insert(page, wanted);
+            }
+        }
+        self.put_pages(&other)?;
+        self.changed_since(look).map(drop)
     }
 
     /// The pages that have changed since the last look, by address.
@@ -64,6 +155,32 @@ impl LoadedDispatch<'_> {
     /// # Errors
     /// When the device cannot be read.
     pub(crate) fn changed_since(&self, look: &mut Look) -> Result<Vec<ChangedPage>> {
+        let pages = if look.is_told { self.changed_of_written(look)? } else { self.changed_of_all(look)? };
+        look.touched.extend(pages.iter().map(|page| page.at));
+        Ok(pages)
+    }
+
+    /// The same of what the device says to be written.
+    fn changed_of_written(&self, look: &mut Look) -> Result<Vec<ChangedPage>> {
+        let mut pages = Vec::new();
+        for (at, end) in look.pages_of(&self.device.take_written()) {
+            let Some((area, start)) = look.at(at) else { continue };
+            let placed = area.now(at);
+            let mut is = vec![0; (end - at) as usize];
+            // SAFETY: a part of an area; no kernel runs.
+            unsafe { self.device.read(&mut [(placed, &mut is)]) }?;
+            let Some(last) = look.last.get_mut(start..start + is.len()).filter(|last| **last != *is) else { continue };
+            let mut was = last.to_vec();
+            last.copy_from_slice(&is);
+            self.relocations.backward(at, &mut was);
+            self.relocations.backward(at, &mut is);
+            pages.push(ChangedPage { at, was, is: is.into() });
+        }
+        Ok(pages)
+    }
+
+    /// The same, by a look at all memory.
+    fn changed_of_all(&self, look: &mut Look) -> Result<Vec<ChangedPage>> {
         self.read_all(&look.areas, &mut look.now)?;
         let mut pages = Vec::new();
         let (mut last, mut now) = (look.last.as_slice(), look.now.as_slice());

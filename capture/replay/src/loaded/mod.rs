@@ -9,7 +9,7 @@ mod steps;
 mod stores;
 mod together;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ use crate::{calls, contents, hostcall};
 
 pub(crate) use launch::Launch;
 pub use launch::Variant;
-pub(crate) use look::ChangedPage;
+pub(crate) use look::{ChangedPage, Look};
 
 use code::{bound, load_at, load_captured_other};
 use stores::Stores;
@@ -65,12 +65,16 @@ pub(crate) struct LoadedDispatch<'c> {
     rest_is_restored: bool,
     /// Memory for arguments, and how much of it there is: one launch runs at a time.
     kernarg: (Placed, usize),
+    /// The pattern behind arguments, and where and of which kind it is.
+    behind_arguments: ((Placed, u64), Vec<u8>),
     /// Memory for arguments that is looked at after launches. It is written before each one, not put back.
     arguments: Vec<Range<u64>>,
     /// What is added to the addresses of each other code object that the dispatch leads to.
     called: Vec<LoadBias>,
     /// Other code that is loaded, by its hash and that of the code whose variables it uses: what is added to its addresses.
     others: HashMap<(Id, Id), LoadBias>,
+    /// Kernels of loaded other code, of which the device has all instructions.
+    checked: HashSet<(Id, String)>,
     /// What variables of other code are at the beginning of a launch, by address: those that the application does not have.
     own_variables: Vec<(Placed, Vec<u8>)>,
     /// What is known of the stores of the application's own kernel.
@@ -161,9 +165,11 @@ impl<'c> LoadedDispatch<'c> {
             mask_limit: setup.mask_limit.unwrap_or(MASK_LIMIT),
             rest_is_restored: false,
             kernarg: (Placed(0), 0),
+            behind_arguments: ((Placed(0), 0), Vec::new()),
             arguments: Vec::new(),
             called: Vec::new(),
             others: HashMap::new(),
+            checked: HashSet::new(),
             own_variables: Vec::new(),
             stores: Stores::default(),
             filled: None,
@@ -365,9 +371,12 @@ impl<'c> LoadedDispatch<'c> {
         }
         let (address, length) = self.kernarg;
         let other = if self.filled.is_some() { OTHER } else { 0 };
-        let behind =
-            (address.0..address.0 + length as u64).skip(launch.segment.len()).map(|at| contents::pattern(at ^ other));
-        let bytes: Vec<u8> = launch.segment.iter().copied().chain(behind).collect();
+        if self.behind_arguments.0 != (address, other) || self.behind_arguments.1.len() != length {
+            let pattern = (address.0..address.0 + length as u64).map(|at| contents::pattern(at ^ other));
+            self.behind_arguments = ((address, other), pattern.collect());
+        }
+        let mut bytes = self.behind_arguments.1.clone();
+        bytes.iter_mut().zip(&launch.segment).for_each(|(to, byte)| *to = *byte);
         // SAFETY: so many bytes were allocated, and no kernel runs.
         unsafe { self.device.write(&[(address, &bytes)]) }?;
         if self.arguments.iter().any(|range| range.contains(&address.0)) {

@@ -6,7 +6,7 @@ use logdur_captured::region::CapturedPart;
 use logdur_captured::verify::{BufferReport, Overall};
 
 use super::run::{LoadedPart, Side};
-use super::{Options, Replaced, Together, verify};
+use super::{Options, Replaced, Reshaped, Together, verify};
 use crate::device::Description;
 use crate::error::Result;
 use crate::loaded::{COMPARED, Variant};
@@ -52,6 +52,8 @@ pub struct Bench {
     pub relocated: bool,
     /// The kernels that others took the place of.
     pub replaced: Vec<Replaced>,
+    /// Those whose dispatches had another geometry.
+    pub reshaped: Vec<Reshaped>,
     /// Its verification before the measurement.
     pub overall: Overall,
     /// The verdict of each buffer.
@@ -134,6 +136,7 @@ pub fn bench(part: &CapturedPart<'_>, options: &Options, warm_up: u32) -> Result
         device: loaded.loaded.device().description().clone(),
         relocated: loaded.loaded.is_relocated(),
         replaced: side.replaced,
+        reshaped: side.reshaped,
         overall: judgement.overall,
         qualified,
         buffers: judgement.buffers,

@@ -24,6 +24,7 @@ use logdur_captured::verify::{BufferReport, Judged, Overall};
 
 use crate::device::Description;
 use crate::error::Result;
+use crate::geometry::Geometry;
 use crate::judge::{Judgement, KernelRuns, judge};
 use crate::loaded::{COMPARED, Variant};
 use crate::setup::{REGION_MASK_LIMIT, Setup};
@@ -70,6 +71,21 @@ pub struct Replaced {
     pub id: Id,
     /// Where it came from.
     pub place: String,
+}
+
+/// A kernel of a part whose dispatches have another geometry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reshaped {
+    /// The symbol.
+    pub kernel: String,
+    /// How many dispatches.
+    pub dispatches: u64,
+    /// The first of them.
+    pub first: u64,
+    /// The grid and the workgroup of that one in the application, in work-items.
+    pub own: ([u32; 3], [u32; 3]),
+    /// What is other.
+    pub geometry: Geometry,
 }
 
 /// A step that launches a kernel, by name.
@@ -119,6 +135,8 @@ pub struct Report {
     pub dispatches: BTreeMap<String, u64>,
     /// The kernels that others took the place of.
     pub replaced: Vec<Replaced>,
+    /// Those whose dispatches had another geometry.
+    pub reshaped: Vec<Reshaped>,
     /// How long each replay took; more than were asked for where these did not decide it.
     pub repetitions: Vec<PartTimes>,
     /// How many were asked for.
@@ -198,6 +216,7 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
         qualified,
         dispatches: dispatches(part),
         replaced: side.replaced,
+        reshaped: side.reshaped,
         repetitions: times,
         asked: options.repetitions.max(1) as usize,
         hashes,

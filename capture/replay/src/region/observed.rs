@@ -66,7 +66,7 @@ pub fn observed(
         dispatches += 1;
         let launch = side.launches.get(number).and_then(Option::as_ref);
         let own = part.kernels.get(kernel).map(|captured| &*captured.original);
-        let Some((launch, code)) = launch.and_then(|launch| Some((launch, launch.other.as_ref().or(own)?))) else {
+        let Some((launch, code)) = launch.and_then(|launch| Some((launch, launch.other.as_deref().or(own)?))) else {
             continue;
         };
         let descriptor = code.kernel.descriptor.map_or(0, |descriptor| descriptor.address);

@@ -1,14 +1,18 @@
 //! Runs the steps of a part on a device.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
+use logdur_capture::Dispatch;
 use logdur_captured::Code;
 use logdur_captured::region::{CapturedPart, PartStep, Work};
 use logdur_captured::verify::{BufferReport, Judged, Score};
 
 use super::together::{Together, changed};
-use super::{Launched, PartTimes, Replaced, mask_limit};
+use super::{Launched, PartTimes, Replaced, Reshaped, mask_limit};
 use crate::error::{ReplayError, Result};
+use crate::geometry::Geometry;
 use crate::judge::Replays;
 use crate::loaded::{Launch, LoadedDispatch, Variant};
 use crate::placed::{Pages, Placed, PlacedRange};
@@ -39,6 +43,8 @@ pub(super) struct Side {
     pub(super) arguments: Vec<Placed>,
     /// The kernels that are others.
     pub(super) replaced: Vec<Replaced>,
+    /// Those whose dispatches have another geometry.
+    pub(super) reshaped: Vec<Reshaped>,
 }
 
 impl Side {
@@ -81,12 +87,13 @@ impl<'c> LoadedPart<'c> {
     /// Makes the launches of all steps. What no file has a kernel for runs as in the application.
     ///
     /// # Errors
-    /// When another kernel may not take the place of the application's, or files have none for any dispatch; when a dispatch needs what
-    /// replays do not have.
+    /// When another kernel may not take the place of the application's, or files have none for any dispatch; when a kernel does not allow
+    /// the geometry, or one grid is to take the place of several; when a dispatch needs what replays do not have.
     pub(super) fn side(&mut self, variant: &Variant) -> Result<Side> {
-        let mut side = Side { launches: Vec::new(), arguments: Vec::new(), replaced: Vec::new() };
-        let as_captured = Variant { replacements: Vec::new(), ..variant.clone() };
+        let mut side = Side { launches: Vec::new(), arguments: Vec::new(), replaced: Vec::new(), reshaped: Vec::new() };
         let (mut lacking, mut is_for_one) = (None, false);
+        // What takes the place of a kernel is the same in all of its dispatches.
+        let mut others = HashMap::new();
         for step in &self.part.steps {
             let Work::Dispatch { kernel, dispatch } = step.work else {
                 side.launches.push(None);
@@ -96,20 +103,34 @@ impl<'c> LoadedPart<'c> {
                 side.launches.push(None);
                 continue;
             };
-            let launch = match self.loaded.launch_of(captured, *own, dispatch, variant) {
-                Err(error @ ReplayError::Lacking { .. }) => {
-                    lacking.get_or_insert_with(|| self.at(step, error));
-                    self.loaded.launch_of(captured, *own, dispatch, &as_captured)
-                }
-                launch => {
-                    is_for_one = true;
-                    launch
+            let symbol = &captured.original.kernel.name;
+            let is_shaped = variant.reshaped.as_ref().is_none_or(|kernels| kernels.contains(symbol));
+            let geometry = if is_shaped { variant.geometry } else { Geometry::default() };
+            if geometry.is_other() {
+                reshape(&mut side.reshaped, symbol, dispatch, geometry).map_err(|error| self.at(step, error))?;
+            }
+            let other = match others.get(&kernel) {
+                Some(other) => Arc::clone(other),
+                None => {
+                    let found = match self.loaded.other(captured, &variant.replacements) {
+                        Err(error @ ReplayError::Lacking { .. }) => {
+                            lacking.get_or_insert_with(|| self.at(step, error));
+                            self.loaded.other(captured, &[])
+                        }
+                        found => {
+                            is_for_one = true;
+                            found
+                        }
+                    };
+                    let other = Arc::new(found.map_err(|error| self.at(step, error))?);
+                    others.insert(kernel, Arc::clone(&other));
+                    other
                 }
             };
+            let launch = self.loaded.launch_with(captured, *own, dispatch, &geometry, (*other).as_ref());
             let launch = launch.map_err(|error| self.at(step, error))?;
             if let Some((id, place)) = &launch.replaced {
-                let symbol = captured.original.kernel.name.clone();
-                let replaced = Replaced { kernel: symbol, id: *id, place: place.clone() };
+                let replaced = Replaced { kernel: symbol.clone(), id: *id, place: place.clone() };
                 if !side.replaced.contains(&replaced) {
                     side.replaced.push(replaced);
                 }
@@ -249,6 +270,29 @@ impl<'c> LoadedPart<'c> {
     }
 }
 
+/// Counts a dispatch that has another geometry. One grid takes the place of one: dispatches of several have their own work.
+///
+/// # Errors
+/// When a grid is given, and dispatches of the kernel have several.
+fn reshape(all: &mut Vec<Reshaped>, kernel: &str, dispatch: &Dispatch, geometry: Geometry) -> Result<()> {
+    let packet = logdur_captured::packet(dispatch);
+    let own = (packet.grid_size(), packet.workgroup_size().map(u32::from));
+    let Some(known) = all.iter_mut().find(|of| of.kernel == kernel) else {
+        all.push(Reshaped { kernel: kernel.to_owned(), dispatches: 1, first: dispatch.id, own, geometry });
+        return Ok(());
+    };
+    known.dispatches += 1;
+    if geometry.grid.is_none() || known.own == own {
+        return Ok(());
+    }
+    let shape = |([x, y, z], [a, b, c]): ([u32; 3], [u32; 3])| format!("{x},{y},{z} by {a},{b},{c}");
+    Err(ReplayError::Usage {
+        what: format!("--grid of {kernel}"),
+        expected: format!("dispatches of one grid and workgroup, as {} of {}", shape(known.own), known.first),
+        found: format!("{} of {}", shape(own), dispatch.id),
+    })
+}
+
 /// Replays of a part: with the application's own kernels, or with those that are judged in their place.
 pub(super) struct PartReplays<'s, 'c> {
     loaded: &'s mut LoadedPart<'c>,
@@ -303,5 +347,36 @@ impl Replays for PartReplays<'_, '_> {
 
     fn scores(&self, reference: &[Pages], runs: &[Pages]) -> Result<Vec<Score>> {
         self.loaded.loaded.scores(reference, runs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hsa::sys::abi::aql;
+    use logdur_capture::Packet;
+
+    use super::*;
+
+    #[test]
+    fn one_grid_takes_the_place_of_one_and_a_workgroup_of_any() {
+        let dispatch = |id, grid| {
+            let mut packet = aql::Packet([0; 16]);
+            packet.0[..6].copy_from_slice(&[0x0001_0b02, 64 | 1 << 16, 1, grid, 1, 1]);
+            Dispatch { id, packet: Packet(packet.to_bytes()), ..Dispatch::default() }
+        };
+        let counted = |geometry, grids: [u32; 2]| {
+            let mut all = Vec::new();
+            for (id, grid) in (7..).zip(grids) {
+                reshape(&mut all, "k", &dispatch(id, grid), geometry)?;
+            }
+            Ok::<_, ReplayError>(all.iter().map(|of| of.dispatches).collect::<Vec<_>>())
+        };
+        let group = Geometry { workgroup: Some([32, 1, 1]), ..Geometry::default() };
+        assert_eq!(counted(group, [256, 512]).unwrap(), [2]);
+        let grid = Geometry { grid: Some([128, 1, 1]), ..Geometry::default() };
+        assert_eq!(counted(grid, [256, 256]).unwrap(), [2]);
+        let refused = counted(grid, [256, 512]).unwrap_err().to_string();
+        let said = "--grid of k: expected dispatches of one grid and workgroup, as 256,1,1 by 64,1,1 of 7, found 512,1,1 by 64,1,1 of 8";
+        assert_eq!(refused, said);
     }
 }

@@ -61,12 +61,14 @@ impl<'c> RegionVariants<'c> {
         else {
             return Ok(side);
         };
+        let other = self.loaded.loaded.other(captured, &variant.replacements)?;
         for (number, step) in part.steps.iter().enumerate() {
             let Work::Dispatch { kernel, dispatch } = step.work else { continue };
             if kernel == self.kernel
                 && let Some(launch) = side.launches.get_mut(number)
             {
-                *launch = Some(self.loaded.loaded.launch_of(captured, own, dispatch, variant)?);
+                let loaded = &mut self.loaded.loaded;
+                *launch = Some(loaded.launch_with(captured, own, dispatch, &variant.geometry, other.as_ref())?);
             }
         }
         Ok(side)

@@ -39,7 +39,7 @@ impl<'c> Subject<'c> {
         let isa = captured.agent.map_or("", |agent| &agent.isa);
         let fits = move |path: &Path| {
             let file = Replacement::File { of: Which::All, path: path.to_owned(), checked: None };
-            Ok(other(captured, &[file], isa)?.map(|other| (other.code.interface, other.code.id.to_string())))
+            Ok(other(captured, &[file], isa)?.map(|other| (other.code.interface.clone(), other.code.id.to_string())))
         };
         let interface = captured.ran_instead.as_ref().unwrap_or(&captured.original).interface.clone();
         Subject::new(captured.packet(), interface, Box::new(fits))

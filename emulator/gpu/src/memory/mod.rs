@@ -12,15 +12,18 @@
 pub(crate) mod host;
 mod registered;
 mod view;
+mod written;
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::lock;
 
 pub use view::View;
+use written::Written;
 
 /// Host memory behind GPU addresses.
 #[derive(Clone)]
@@ -67,6 +70,8 @@ pub struct Mapping {
     len: u64,
     backing: Backing,
     writable: bool,
+    /// Which pages of it are written, while that is watched.
+    written: Option<Arc<Written>>,
 }
 
 impl Mapping {
@@ -130,13 +135,15 @@ pub struct AddressSpace {
     pageable: AtomicBool,
     /// What was unmapped last, start and length, newest at the end.
     gone: Mutex<VecDeque<(u64, u64)>>,
+    /// Which pages were written, of all memory that was mapped since that is watched; `None` while it is not.
+    watched: Mutex<Option<Vec<Arc<Written>>>>,
 }
 
 impl AddressSpace {
     /// Maps `backing` at `start`, replacing what was mapped there.
     pub fn map(&self, start: u64, backing: Backing, writable: bool) {
         let len = backing.len();
-        let region = Mapping { start, len, backing, writable };
+        let region = Mapping { start, len, backing, writable, written: None };
         self.register(start, len, region.backing.registered.then(|| region.clone()));
         self.change(|regions| {
             carve(regions, start, len);
@@ -203,8 +210,41 @@ impl AddressSpace {
         let mut regions = current.regions.clone();
         f(&mut regions);
         regions.sort_unstable_by_key(|r| r.start);
+        if let Some(watched) = &mut *lock(&self.watched) {
+            for region in regions.iter_mut().filter(|region| region.written.is_none()) {
+                let written = Arc::new(Written::of(region.start, region.len));
+                watched.push(written.clone());
+                region.written = Some(written);
+            }
+        }
         *current = Arc::new(Map { regions });
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Watches from now on which pages are written by waves and by the queues' engines: nothing else tells [`AddressSpace::mark`].
+    pub fn watch_writes(&self) {
+        *lock(&self.watched) = Some(Vec::new());
+        self.change(|regions| regions.iter_mut().for_each(|region| region.written = None));
+    }
+
+    /// Adds bytes that the host writes to what is written; they are in one region.
+    pub fn mark(&self, at: u64, bytes: u64) {
+        if let Some(written) = self.snapshot().find(at, bytes).and_then(|region| region.written.as_ref()) {
+            written.mark(at, bytes);
+        }
+    }
+
+    /// The pages that were written since the last call, by address, joined where they meet; nothing while that is not watched. No wave runs.
+    pub fn take_written(&self) -> Vec<Range<u64>> {
+        let mut all: Vec<Range<u64>> =
+            lock(&self.watched).iter().flatten().flat_map(|written| written.take()).collect();
+        all.sort_by_key(|range| range.start);
+        all.dedup_by(|next, last| {
+            let meets = next.start <= last.end;
+            last.end = if meets { last.end.max(next.end) } else { last.end };
+            meets
+        });
+        all
     }
 
     /// The mappings as they are now.
@@ -233,7 +273,7 @@ fn carve(regions: &mut Vec<Mapping>, start: u64, len: u64) {
                 len: r.backing.len - skipped,
                 ..r.backing.clone()
             };
-            kept.push(Mapping { start: end, len: r_end - end, backing, writable: r.writable });
+            kept.push(Mapping { start: end, len: r_end - end, backing, ..r });
         }
     }
     *regions = kept;
@@ -346,6 +386,38 @@ pub(crate) mod tests {
         let mut back = vec![0; 100];
         v.read(0x1801, &mut back).expect("mapped");
         assert_eq!((&back[..99], back[99]), (&data[..99], 0));
+    }
+
+    #[test]
+    fn pages_that_are_written_are_known_once_and_those_that_are_read_are_not() {
+        let space = Arc::new(AddressSpace::default());
+        space.map(0x1000, memory(0x4000), true);
+        let mut v = view(&space);
+        v.write(0x1000, &[1]).expect("mapped");
+        assert_eq!(space.take_written(), [], "nobody watches");
+        space.watch_writes();
+        v.refresh();
+        space.map(0x9000, memory(0x2000), true);
+        v.read(0x3000, &mut [0; 8]).expect("mapped");
+        assert_eq!(space.take_written(), []);
+        v.write(0x1ffe, &[1, 2, 3]).expect("mapped");
+        v.word64(0x9008, true).expect("mapped");
+        v.word32(0xa000, false).expect("mapped");
+        v.copy(0x1000, 0x4ff0, 16).expect("mapped");
+        assert_eq!(space.take_written(), [0x1000..0x3000, 0x4000..0x5000, 0x9000..0xa000]);
+        assert_eq!(space.take_written(), []);
+        // Whole accesses of waves; what is wide apart is left to its lanes.
+        assert!(v.together(0x2fff, 2, true).is_some() && v.together(0x1000, 64, false).is_some());
+        let pages = 0x2000..0x4000;
+        assert_eq!(space.take_written(), std::slice::from_ref(&pages));
+        space.map(0x10_0000, memory(0x4_0000), true);
+        v.refresh();
+        assert!(v.together(0x10_0000, 0x3_0000, true).is_none() && v.together(0x10_0000, 0x3_0000, false).is_some());
+        // Of what is unmapped it is still known.
+        v.write(0x2000, &[1]).expect("mapped");
+        space.unmap(0x1000, 0x4000);
+        space.mark(0xa0ff, 1);
+        assert_eq!(space.take_written(), [0x2000..0x3000, 0xa000..0xb000]);
     }
 
     #[test]

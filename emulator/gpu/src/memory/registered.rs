@@ -61,7 +61,7 @@ impl AddressSpace {
                 let base = whole.backing.base.wrapping_add(skipped as usize);
                 let backing = Backing { base, len: to - from, ..whole.backing.clone() };
                 let (start, len) = (whole.start + skipped, to - from);
-                regions.push(Mapping { start, len, backing, writable: whole.writable && writable });
+                regions.push(Mapping { start, len, backing, writable: whole.writable && writable, written: None });
             }
         });
         true
@@ -98,7 +98,7 @@ impl AddressSpace {
             }
             let base = std::ptr::with_exposed_provenance_mut(from as usize);
             let backing = Backing { base, len: to - from, registered: true, pageable: true, _owner: Arc::new(()) };
-            regions.push(Mapping { start: from, len: to - from, backing, writable });
+            regions.push(Mapping { start: from, len: to - from, backing, writable, written: None });
         });
         true
     }

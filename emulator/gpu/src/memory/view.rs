@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{AddressSpace, Map, Mapping, Refusal, Refused, host};
+use super::{AddressSpace, Map, Mapping, Refusal, Refused, Written, host};
 
 /// A snapshot of the mappings and the regions used last.
 pub struct View {
@@ -28,19 +28,56 @@ pub(super) struct Recent {
     base: *mut u8,
     writable: bool,
     pub(super) registered: bool,
+    /// Null while it is not watched which pages are written.
+    written: *const Written,
 }
 
-// SAFETY: an address of memory that is only accessed through atomics, and that the view's map keeps.
+/// The widest access of several lanes whose pages all count as written; of wider ones, each lane's pages do.
+const WIDEST_MARK: u64 = 64 << 10;
+
+// SAFETY: addresses of memory that is only accessed through atomics, and that the view's map keeps.
 unsafe impl Send for Recent {}
 
 impl Recent {
     /// Holds no access.
-    pub(super) const NONE: Recent =
-        Recent { start: u64::MAX, len: 0, base: std::ptr::null_mut(), writable: false, registered: false };
+    pub(super) const NONE: Recent = Recent {
+        start: u64::MAX,
+        len: 0,
+        base: std::ptr::null_mut(),
+        writable: false,
+        registered: false,
+        written: std::ptr::null(),
+    };
 
     fn new(region: &Mapping) -> Recent {
-        let Mapping { start, len, backing, writable } = region;
-        Recent { start: *start, len: *len, base: backing.base, writable: *writable, registered: backing.registered }
+        let Mapping { start, len, backing, writable, written } = region;
+        Recent {
+            start: *start,
+            len: *len,
+            base: backing.base,
+            writable: *writable,
+            registered: backing.registered,
+            written: written.as_ref().map_or(std::ptr::null(), Arc::as_ptr),
+        }
+    }
+
+    /// Notes that bytes are written, if that is watched.
+    #[inline(always)]
+    fn mark(&self, at: u64, bytes: u64) {
+        // SAFETY: null, or of a mapping of the view's map, which outlives what the view remembers of it.
+        if let Some(written) = unsafe { self.written.as_ref() } {
+            written.mark(at, bytes);
+        }
+    }
+
+    /// The same for an access of several lanes; false for one of which each lane has to do it.
+    #[inline(always)]
+    fn mark_together(&self, at: u64, bytes: u64) -> bool {
+        let is_marked = self.written.is_null() || bytes <= WIDEST_MARK;
+        if is_marked {
+            self.mark(at, bytes);
+        }
+        is_marked
     }
 
     #[inline(always)]
@@ -90,17 +127,24 @@ impl View {
     /// Where `at..at + bytes` is in host memory, if one region has all of it and allows the access.
     #[inline]
     pub(crate) fn translate(&mut self, at: u64, bytes: u64, write: bool) -> Option<*mut u8> {
-        Some(self.region(at, bytes, write)?.host(at))
+        let region = self.region(at, bytes, write)?;
+        if write {
+            region.mark(at, bytes);
+        }
+        Some(region.host(at))
     }
 
     /// As [`View::translate`], for bytes that need not be in one region: nothing is looked at twice when they are not.
     #[inline]
     pub(crate) fn together(&mut self, at: u64, bytes: u64, write: bool) -> Option<*mut u8> {
-        if let Some(recent) = self.recent.iter().find(|r| r.allows(at, bytes, write)) {
-            return Some(recent.host(at));
-        }
-        self.map.find(at, bytes)?;
-        self.translate(at, bytes, write)
+        let region = match self.recent.iter().find(|r| r.allows(at, bytes, write)) {
+            Some(recent) => *recent,
+            None => {
+                self.map.find(at, bytes)?;
+                self.look_up(at, bytes, write)?
+            }
+        };
+        (!write || region.mark_together(at, bytes)).then(|| region.host(at))
     }
 
     #[inline]
@@ -190,7 +234,11 @@ impl View {
     fn run(&mut self, at: u64, bytes: usize, write: bool) -> Result<(*mut u8, usize), Refused> {
         let region = self.region(at, 1, write).ok_or_else(|| self.refused(at, 1, write))?;
         let left = region.len - (at - region.start);
-        Ok((region.host(at), bytes.min(usize::try_from(left).unwrap_or(usize::MAX))))
+        let bytes = bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
+        if write {
+            region.mark(at, bytes as u64);
+        }
+        Ok((region.host(at), bytes))
     }
 
     /// Copies within GPU memory, as a copy engine does: in the widest pieces to which both sides are aligned, ascending.

@@ -4,6 +4,7 @@
 //! operands that the encoding forbids: a word is never read as something else.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use crate::arch::Arch;
 use crate::coverage::{absent, graphics};
@@ -99,7 +100,14 @@ fn has_feature(name: &str) -> bool {
 pub struct Decoder {
     arch: Arch,
     level: HostLevel,
-    indices: Vec<Index>,
+    indices: &'static [Index],
+}
+
+/// The rows of all families, of each processor that was asked for: they are collected once.
+static INDICES: [OnceLock<Vec<Index>>; Arch::COUNT] = [const { OnceLock::new() }; Arch::COUNT];
+
+fn indices(arch: Arch) -> &'static [Index] {
+    INDICES[arch as usize].get_or_init(|| Family::ALL.iter().map(|&f| Index::new(f, arch, TABLES)).collect())
 }
 
 impl Decoder {
@@ -111,7 +119,7 @@ impl Decoder {
     /// A decoder whose instructions run at `level`, or at the level that the host has if that is lower.
     pub fn with_level(arch: Arch, level: HostLevel) -> Decoder {
         let level = level.min(HostLevel::detect());
-        Decoder { arch, level, indices: Family::ALL.iter().map(|&f| Index::new(f, arch, TABLES)).collect() }
+        Decoder { arch, level, indices: indices(arch) }
     }
 
     /// The processor.

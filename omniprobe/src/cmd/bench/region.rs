@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Options, RUNS};
 use crate::output::{demangled, lines};
 use crate::region::{Parts, beside, beside_json};
-use crate::results::{buffer, buffer_json, placed, word};
+use crate::results::{buffer, buffer_json, placed, reshaped, reshaped_json, word};
 
 /// Measures a region from its beginning to its end, or up to a dispatch.
 ///
@@ -28,7 +28,7 @@ fn measure(options: &Options, part: &CapturedPart<'_>) -> Result<Exit> {
         repetitions: options.repetitions.unwrap_or(RUNS),
         verified: !options.no_verify,
         setup: Setup { concurrent: options.order.concurrent, ..options.target.setup() },
-        variant: options.variant.variant(),
+        variant: options.variant.of_part(&options.target.captured, part),
     };
     let found = region::bench(part, &how, options.warm_up)?;
     let status = if options.no_verify { Exit::Success } else { found.overall.into() };
@@ -71,6 +71,7 @@ fn text(found: &Bench, attempt: u32) -> Vec<String> {
     all.extend(
         found.replaced.iter().map(|of| format!("  {} replaced by {}, {}", demangled(&of.kernel), of.id, of.place)),
     );
+    all.extend(found.reshaped.iter().map(reshaped));
     all.push(format!("  {}", word(found.overall, &found.qualified)));
     if found.overall != Overall::Pass {
         all.extend(found.buffers.iter().filter(|b| b.verdict.is_failure()).flat_map(buffer));
@@ -134,6 +135,7 @@ fn as_json(found: &Bench, attempt: u32, status: Exit) -> Value {
         "placed": placed(attempt, found.relocated),
         "qualified": found.qualified,
         "replaced": replaced.collect::<Vec<_>>(),
+        "reshaped": found.reshaped.iter().map(reshaped_json).collect::<Vec<_>>(),
         "isa": found.device.isa,
         "product": found.device.product,
         "emulated": found.device.emulated,

@@ -80,7 +80,7 @@ pub(super) fn serve<T: Trials>(set: logdur_replay::Result<T>) -> Result<Exit> {
         let request: Request = serde_json::from_str(&line?).context("a request")?;
         let Config { geometry, code, code_hash, .. } = request.config;
         let file = code.map(|path| Replacement::File { of: Which::All, path, checked: code_hash });
-        let variant = Variant { geometry, replacements: file.into_iter().collect() };
+        let variant = Variant { geometry, reshaped: None, replacements: file.into_iter().collect() };
         let answer = match variants.run(&variant, request.repetitions) {
             Ok(ran) => Answer::Done(judged(&ran), ran.qualified),
             Err(error) => failed(error),

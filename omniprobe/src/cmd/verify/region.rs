@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Options;
 use crate::output::{demangled, lines};
 use crate::region::{Parts, beside, beside_json, brought_json, decided, name};
-use crate::results::{buffer, buffer_json, placed, word};
+use crate::results::{buffer, buffer_json, placed, reshaped, reshaped_json, word};
 
 /// Replays the parts of a region, and compares so many repetitions of each.
 ///
@@ -27,7 +27,7 @@ fn replay(options: &Options, verified: u32, part: &CapturedPart<'_>) -> Result<E
         repetitions: options.repetitions,
         verified: verified > 0,
         setup: Setup { concurrent: options.order.concurrent, ..options.target.setup() },
-        variant: options.variant.variant(),
+        variant: options.variant.of_part(&options.target.captured, part),
     };
     let report = region::replay(part, &how)?;
     let status = match report.overall {
@@ -78,6 +78,7 @@ fn text(report: &Report, brought: &[(u64, u64)], attempt: u32) -> Vec<String> {
     all.extend(
         report.replaced.iter().map(|of| format!("  {} replaced by {}, {}", demangled(&of.kernel), of.id, of.place)),
     );
+    all.extend(report.reshaped.iter().map(reshaped));
     let steps = (1 + report.part.last).saturating_sub(report.part.first);
     all.extend(report.together.iter().map(|together| beside(together, steps)));
     for (number, times) in report.repetitions.iter().enumerate().take(report.asked) {
@@ -134,6 +135,7 @@ fn as_json(report: &Report, brought: &[(u64, u64)], attempt: u32, status: Exit) 
         "qualified": report.qualified,
         "dispatches": report.dispatches,
         "replaced": replaced.collect::<Vec<_>>(),
+        "reshaped": report.reshaped.iter().map(reshaped_json).collect::<Vec<_>>(),
         "isa": report.device.isa,
         "product": report.device.product,
         "emulated": report.device.emulated,

@@ -2,6 +2,7 @@
 //! is in the application is computed here, step by step.
 
 mod compared;
+mod geometry;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -55,6 +56,8 @@ pub(crate) struct StoryStep {
     pub(crate) delta: Bytes,
     pub(crate) evidence: Evidence,
     pub(crate) queue: u64,
+    /// Work-items of a workgroup.
+    pub(crate) workgroup: u16,
     /// Queues, and the first step that was not complete.
     pub(crate) waited: Vec<(u64, u64)>,
 }
@@ -62,6 +65,8 @@ pub(crate) struct StoryStep {
 /// A region as an application would have made it.
 #[derive(Clone)]
 pub(crate) struct Story {
+    /// The processor.
+    arch: String,
     pub(crate) code: Vec<u8>,
     pub(crate) steps: Vec<StoryStep>,
     /// Behind which steps all memory is known, and what it is.
@@ -72,7 +77,7 @@ pub(crate) struct Story {
 }
 
 pub(crate) fn step(does: Does, delta: Bytes) -> StoryStep {
-    StoryStep { does, delta, evidence: Evidence::Idle, queue: 1, waited: Vec::new() }
+    StoryStep { does, delta, evidence: Evidence::Idle, queue: 1, workgroup: 64, waited: Vec::new() }
 }
 
 pub(crate) fn bytes(words: &[u32]) -> Vec<u8> {
@@ -87,7 +92,12 @@ fn incremented(words: &[u32]) -> Vec<u32> {
 impl Story {
     /// Increments A, copies the beginning of it to B, increments B after the host has written into A, counts, and increments A.
     pub(crate) fn new() -> Story {
-        let code = fs::read(harness::kernels(&harness::arch())).unwrap();
+        Story::on(&harness::arch())
+    }
+
+    /// The same on a processor.
+    pub(crate) fn on(arch: &str) -> Story {
+        let code = fs::read(harness::kernels(arch)).unwrap();
         let a: Vec<u32> = (0..3000u32).map(|n| n.wrapping_mul(0x9e37_79b9)).collect();
         let b = vec![7; 1024];
         let mut now = incremented(&a);
@@ -104,6 +114,7 @@ impl Story {
         filled[100..104].fill(0x1234_5678);
         let after = vec![(A, bytes(&incremented(&now))), (B, bytes(&filled)), (C, bytes(&[42, 5]))];
         Story {
+            arch: arch.to_owned(),
             code,
             steps: vec![
                 step(Does::Kernel("increment", CODE, A), vec![(A, bytes(&a))]),
@@ -129,7 +140,7 @@ impl Story {
     pub(crate) fn write(&self, path: &Path) -> PathBuf {
         let mut writer = Writer::create(path, &Options::default()).unwrap();
         writer.session(&Session { pid: 1, exe: "/a/program".to_owned(), ..Session::default() }).unwrap();
-        let isa = format!("amdgcn-amd-amdhsa--{}", harness::arch());
+        let isa = format!("amdgcn-amd-amdhsa--{}", self.arch);
         writer.agent(&Agent { id: 1, isa: isa.clone(), ..Agent::default() }).unwrap();
         let about = CodeObject { isa, size: self.code.len() as u64, ..CodeObject::default() };
         let code_object = writer.code_object(&about, &self.code).unwrap();
@@ -175,7 +186,7 @@ impl Story {
             (1..).zip(steps).filter(|(_, step)| is_packet(step)).map(|(at, step)| (at, step.queue)).collect();
         let before = |of: u64, end: u64| packets.iter().filter(|(at, queue)| *at < end && *queue == of).count() as u64;
         let mut sequence = 0;
-        for StoryStep { does, delta, evidence, queue, waited } in &self.steps {
+        for StoryStep { does, delta, evidence, queue, workgroup, waited } in &self.steps {
             let queue = *queue;
             let waited = waited.iter().map(|&(queue, end)| Completed { queue, index: before(queue, end) }).collect();
             if let Does::Renewed(base, size, kind) = *does {
@@ -203,7 +214,7 @@ impl Story {
                         id: 10 + sequence,
                         queue,
                         index: before(queue, sequence),
-                        packet: Packet(packet(object, WORDS as u32, 64, 0)),
+                        packet: Packet(packet(object, WORDS as u32, *workgroup, 0)),
                         kernarg: address.to_le_bytes().to_vec(),
                         kernel,
                         code_object,

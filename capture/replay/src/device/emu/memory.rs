@@ -51,6 +51,8 @@ struct Mapped {
     pages: Arc<Pages>,
     /// Bytes of the pages before the range.
     offset: u64,
+    /// The pages may have other addresses, too.
+    is_shared: bool,
 }
 
 /// What is mapped, by address, and what is not to be used for anything else.
@@ -88,7 +90,9 @@ impl Memory {
         let address = parts.peek().map_or(0, |(range, _)| range.start);
         let failed = |why: String| ReplayError::Placement { address, length: bytes, why };
         let pages = Arc::new(Pages::new(bytes).map_err(|error| failed(error.to_string()))?);
-        for (range, offset) in parts {
+        let first = parts.next();
+        let is_shared = parts.peek().is_some();
+        for (range, offset) in first.into_iter().chain(parts) {
             let length = range.end - range.start;
             if offset.checked_add(length).is_none_or(|end| end > bytes) {
                 return Err(failed(format!("{length} bytes at {offset} are no part of it")));
@@ -98,7 +102,7 @@ impl Memory {
             // SAFETY: the pages are readable and writable as long as they have an owner, and the backing owns them.
             let backing = unsafe { Backing::new(first.as_ptr(), length, pages.clone()) };
             self.space.map(range.start, backing, true);
-            self.mapped.push(Mapped { range: range.clone(), pages: pages.clone(), offset });
+            self.mapped.push(Mapped { range: range.clone(), pages: pages.clone(), offset, is_shared });
         }
         Ok(())
     }
@@ -141,13 +145,50 @@ impl Memory {
         Ok(start)
     }
 
+    /// Watches from now on which pages are written.
+    pub(super) fn watch_writes(&self) {
+        self.space.watch_writes();
+    }
+
+    /// Notes that the host writes bytes.
+    pub(super) fn mark(&self, at: u64, bytes: u64) {
+        self.space.mark(at, bytes);
+    }
+
+    /// The pages that were written since the last call, also by other addresses that the same memory has.
+    pub(super) fn take_written(&self) -> Vec<Range<u64>> {
+        let mut all = self.space.take_written();
+        let shared: Vec<&Mapped> = self.mapped.iter().filter(|mapped| mapped.is_shared).collect();
+        let mut more = Vec::new();
+        for mapped in &shared {
+            for range in &all {
+                let (start, end) = (range.start.max(mapped.range.start), range.end.min(mapped.range.end));
+                let of_pages = |at: u64| mapped.offset + (at - mapped.range.start);
+                if start >= end {
+                    continue;
+                }
+                let (start, end) = (of_pages(start), of_pages(end));
+                for other in shared.iter().filter(|other| Arc::ptr_eq(&other.pages, &mapped.pages)) {
+                    let last = other.offset + (other.range.end - other.range.start);
+                    let (start, end) = (start.max(other.offset), end.min(last));
+                    if start < end {
+                        let at = |of_pages: u64| other.range.start + (of_pages - other.offset);
+                        more.push(at(start)..at(end));
+                    }
+                }
+            }
+        }
+        all.extend(more);
+        all
+    }
+
     /// Where bytes are in the host, and how many of them are in one piece there.
     ///
     /// # Errors
     /// When the first is not mapped.
     pub(super) fn at(&self, address: u64, bytes: usize) -> Result<(NonNull<u8>, usize)> {
         let found = self.mapped.iter().find(|mapped| mapped.range.contains(&address));
-        let Mapped { range, pages, offset } = found.ok_or_else(|| ReplayError::Placement {
+        let Mapped { range, pages, offset, .. } = found.ok_or_else(|| ReplayError::Placement {
             address,
             length: bytes as u64,
             why: "not mapped for the emulated GPU".to_owned(),
@@ -185,6 +226,16 @@ mod tests {
         let place = |address| memory.at(address, 1).unwrap().0;
         assert_eq!(place(2 * PAGE + 5), place(8 * PAGE + 5));
         memory.map_shared(PAGE, [(&first, 0)]).unwrap_err();
+        // What is written at one address is written at the other.
+        memory.map(&(20 * PAGE..22 * PAGE)).unwrap();
+        memory.watch_writes();
+        memory.mark(2 * PAGE + 5, 1);
+        memory.mark(21 * PAGE, 1);
+        let mut written = memory.take_written();
+        written.sort_by_key(|range| range.start);
+        written.dedup();
+        assert_eq!(written, [2 * PAGE..3 * PAGE, 8 * PAGE..9 * PAGE, 21 * PAGE..22 * PAGE]);
+        assert!(memory.take_written().is_empty());
     }
 
     #[test]

@@ -114,6 +114,15 @@ impl Driver for FirstError {
     fn trace(&self, _packet: &CompletedPacket) {}
 }
 
+/// Bytes of the ring.
+const RING: usize = (SLOTS * SLOT) as usize;
+
+/// What a kernel has no reason to write: packets, and the structure of a queue.
+struct QueueContents {
+    ring: [u8; RING],
+    queue: [u8; size_of::<Queue>()],
+}
+
 /// A queue of the emulated GPU.
 struct Lane {
     /// Its number.
@@ -229,18 +238,25 @@ impl Emulated {
         std::iter::once(&self.lane).chain(&self.more_lanes).for_each(|lane| self.engine.remove(lane.id));
     }
 
-    /// The packets and the queue's structure, but for what the packet processor writes there.
-    fn queue_contents(&self) -> Result<Vec<(u64, u8)>> {
-        let (mut ring, mut queue) = ([0; (SLOTS * SLOT) as usize], [0; size_of::<Queue>()]);
+    /// The packets and the queue's structure; zeros where the packet processor writes.
+    fn queue_contents(&self) -> Result<QueueContents> {
+        let (mut ring, mut queue) = ([0; RING], [0; size_of::<Queue>()]);
         // SAFETY: no wave runs.
         unsafe { self.read(&mut [(Placed(self.lane.ring), &mut ring), (Placed(self.lane.queue), &mut queue)]) }?;
-        let ids = [offset_of!(Queue, write_dispatch_id), offset_of!(Queue, read_dispatch_id)];
-        let is_id = |at: usize| ids.iter().any(|id| (*id..*id + size_of::<u64>()).contains(&at));
-        let is_header = |at: usize| at % (SLOT as usize) < size_of::<u16>();
-        let ring = ring.into_iter().enumerate().filter(|(at, _)| !is_header(*at));
-        let queue = queue.into_iter().enumerate().filter(|(at, _)| !is_id(*at));
-        let at = |base: u64| move |(at, byte): (usize, u8)| (base + at as u64, byte);
-        Ok(ring.map(at(self.lane.ring)).chain(queue.map(at(self.lane.queue))).collect())
+        ring.as_chunks_mut::<{ SLOT as usize }>().0.iter_mut().for_each(|[a, b, ..]| (*a, *b) = (0, 0));
+        for id in [offset_of!(Queue, write_dispatch_id), offset_of!(Queue, read_dispatch_id)] {
+            queue.iter_mut().skip(id).take(size_of::<u64>()).for_each(|byte| *byte = 0);
+        }
+        Ok(QueueContents { ring, queue })
+    }
+
+    /// The address of the first byte of the queue that is not as it was.
+    fn queue_differs(&self, was: &QueueContents, is: &QueueContents) -> Option<u64> {
+        let differs = |base: u64, was: &[u8], is: &[u8]| {
+            let at = (was != is).then(|| was.iter().zip(is).position(|(was, is)| was != is)).flatten();
+            at.map(|at| base + at as u64)
+        };
+        differs(self.lane.ring, &was.ring, &is.ring).or_else(|| differs(self.lane.queue, &was.queue, &is.queue))
     }
 
     /// Puts code into mapped memory; the address of its anchor.
@@ -345,6 +361,7 @@ impl Device for Emulated {
             while !bytes.is_empty() {
                 let (to, length) = self.memory.at(address, bytes.len())?;
                 let (now, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
+                self.memory.mark(address, now.len() as u64);
                 // SAFETY: so many bytes are mapped there, and no wave runs: the caller's promise.
                 unsafe { to.copy_from_nonoverlapping(NonNull::from(now).cast(), now.len()) };
                 (address, bytes) = (address + now.len() as u64, rest);
@@ -382,6 +399,15 @@ impl Device for Emulated {
     fn hold_contents(&mut self, hold: bool) -> bool {
         self.gpu.hold_contents(hold);
         true
+    }
+
+    fn watch_writes(&mut self) -> bool {
+        self.memory.watch_writes();
+        true
+    }
+
+    fn take_written(&self) -> Vec<Range<Placed>> {
+        self.memory.take_written().into_iter().map(|range| Placed(range.start)..Placed(range.end)).collect()
     }
 
     fn recorded(&mut self) -> Option<Accesses> {
@@ -428,7 +454,7 @@ impl Device for Emulated {
         }
         completion.check()?;
         let found = self.queue_contents()?;
-        if let Some(((address, _), _)) = contents.into_iter().zip(found).find(|(before, after)| before != after) {
+        if let Some(address) = self.queue_differs(&contents, &found) {
             return Err(completion::queue_written(&format!("at {address:#x}")));
         }
         Ok(Times { gpu_ns: ended.saturating_sub(began) * TICK, host_ns })

@@ -19,6 +19,7 @@ use logdur_captured::verify::{Buffer, Rule, Tolerance, Type};
 
 use super::super::run::LoadedPart;
 use super::super::{Launched, Options};
+use super::difference::begin;
 use super::stored::stored_by;
 use super::{Element, Found};
 use crate::device::Description;
@@ -62,7 +63,6 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
 
 fn replayed(loaded: &mut LoadedPart<'_>, options: &Options) -> Result<Trace> {
     let side = loaded.side(&options.variant)?;
-    loaded.after(&side, loaded.part.steps.len())?;
     super::difference::trace(loaded, &side)
 }
 
@@ -345,7 +345,8 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
             kernel: other.symbol(step).to_owned(),
         });
         let side = loaded.side(&options.variant)?;
-        let stored = stored_by(&mut loaded, &side, our, &before, element.address)?;
+        let mut look = begin(&mut loaded, &side)?;
+        let stored = stored_by(&mut loaded, &mut look, &side, our, &before, element.address)?;
         result.found = step
             .zip(partner)
             .map(|(launched, partner)| (Found { launched, element: Some(element), stored, fault: None }, partner));

@@ -1,9 +1,10 @@
 //! The first dispatch whose output is another one with other kernels.
 //!
-//! The application's own kernels are replayed once, and what each step changes is kept. The others follow step by step. Where memory differs
-//! after a dispatch by more than the tolerance, that dispatch is launched again with the application's own kernel, on the memory before it:
-//! what it does not leave the same itself is masked. If the others began with other memory, they are launched again as well, on the same
-//! memory. A difference that is not shown so is not the dispatch's: the replay goes on with the memory of the application's own kernels.
+//! The application's own kernels are replayed for some steps, and what each step changes is kept. The others follow step by step, from the
+//! memory that they had left before. Where memory differs after a dispatch by more than the tolerance, that dispatch is launched again with
+//! the application's own kernel, on the memory before it: what it does not leave the same itself is masked. If the others began with other
+//! memory, they are launched again as well, on the same memory. A difference that is not shown so is not the dispatch's: the replay goes on
+//! with the memory of the application's own kernels.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,13 @@ use super::super::run::{LoadedPart, Side};
 use super::stored::stored_by;
 use super::{Found, argument, element, is_dispatch, typed};
 use crate::error::{ReplayError, Result};
-use crate::loaded::COMPARED;
+use crate::loaded::{COMPARED, Look};
 use crate::placed::Pages;
+
+/// The most steps that the application's own kernels are ahead: those behind the dispatch that is found were replayed for nothing.
+const AHEAD: usize = 64;
+/// Bytes that steps change of which no more are kept than what the last one adds.
+const KEPT: usize = 256 << 20;
 
 /// What is changed by each step: what is written before it, and what it does.
 pub(super) type Trace = Vec<Pages>;
@@ -22,17 +28,40 @@ pub(super) type Trace = Vec<Pages>;
 /// The dispatch that is found, and what was seen and proves nothing.
 type Outcome = (Option<Found>, Option<String>);
 
+/// Restores memory, and begins to look at it. Of more than can be looked at, a whole replay says what it changes.
+pub(super) fn begin(loaded: &mut LoadedPart<'_>, side: &Side) -> Result<Look> {
+    if !loaded.loaded.looks_at_all() {
+        loaded.after(side, loaded.part.steps.len())?;
+    }
+    loaded.restore()?;
+    loaded.loaded.put_own_variables()?;
+    loaded.loaded.look()
+}
+
 /// Replays the application's own kernels, and looks at memory after each step.
 pub(super) fn trace(loaded: &mut LoadedPart<'_>, side: &Side) -> Result<Trace> {
-    loaded.restore()?;
-    let mut look = loaded.loaded.look()?;
-    let mut trace = Trace::new();
-    loaded.run(side, loaded.part.steps.len(), &mut |loaded, _, _| {
-        trace.push(loaded.changed_since(&mut look)?.into_iter().map(|page| (page.at, page.is)).collect());
-        Ok(())
-    })?;
-    // What is put back from now on.
-    loaded.loaded.changed()?;
+    let mut look = begin(loaded, side)?;
+    (0..loaded.part.steps.len()).map(|number| after(loaded, side, number, &mut look)).collect()
+}
+
+/// What a step changes.
+fn after(loaded: &mut LoadedPart<'_>, side: &Side, number: usize, look: &mut Look) -> Result<Pages> {
+    loaded.prepare(number)?;
+    loaded.step(side, number)?;
+    Ok(loaded.loaded.changed_since(look)?.into_iter().map(|page| (page.at, page.is)).collect())
+}
+
+/// Replays the application's own kernels from a step on, as far as they go ahead.
+fn ahead(loaded: &mut LoadedPart<'_>, own: &Side, first: usize, look: &mut Look) -> Result<Trace> {
+    let (mut trace, mut kept) = (Trace::new(), 0);
+    for number in (first..loaded.part.steps.len()).take(AHEAD) {
+        let changes = after(loaded, own, number, look)?;
+        kept += changes.values().map(|page| page.len()).sum::<usize>();
+        trace.push(changes);
+        if kept > KEPT {
+            break;
+        }
+    }
     Ok(trace)
 }
 
@@ -70,53 +99,75 @@ impl Both {
     }
 }
 
+/// Pages as they were before some of them changed.
+struct Before {
+    pages: Vec<u64>,
+    was: Pages,
+}
+
+impl Before {
+    fn of(state: &Pages, changes: &Pages) -> Before {
+        let pages: Vec<u64> = changes.keys().copied().collect();
+        let was = pages.iter().filter_map(|page| Some((*page, state.get(page)?.clone()))).collect();
+        Before { pages, was }
+    }
+
+    fn put(self, state: &Pages) -> Pages {
+        let mut state = state.clone();
+        self.pages.iter().for_each(|page| _ = state.remove(page));
+        state.extend(self.was);
+        state
+    }
+}
+
 /// The first dispatch whose output differs, and where.
 pub(super) fn difference(loaded: &mut LoadedPart<'_>, own: &Side, side: &Side) -> Result<Outcome> {
     if side.is_like(own) {
         return Err(ReplayError::Usage {
             what: "--bisect".to_owned(),
-            expected: "other kernels to compare with (--hsaco, --cache)".to_owned(),
+            expected: "other kernels to compare with (--hsaco, --cache), or another geometry".to_owned(),
             found: "the application's own alone".to_owned(),
         });
     }
-    let of_own = trace(loaded, own)?;
-    loaded.restore()?;
-    loaded.loaded.put_own_variables()?;
-    let mut look = loaded.loaded.look()?;
+    let mut look = begin(loaded, own)?;
     let (mut both, mut near, mut unproven) = (Both::default(), None, None);
-    for (number, changes) in of_own.iter().enumerate() {
-        let before = both.own.clone();
-        let began_the_same = both.differing.is_empty();
-        loaded.prepare(number)?;
-        loaded.step(side, number)?;
-        let changed = loaded.loaded.changed_since(&mut look)?;
-        both.step(loaded, changes, changed.into_iter().map(|page| (page.at, page.is)).collect())?;
-        if both.differing.is_empty() || !is_dispatch(loaded.part, number) {
-            continue;
+    let mut first = 0;
+    while first < loaded.part.steps.len() {
+        let of_own = ahead(loaded, own, first, &mut look)?;
+        loaded.loaded.put_state(&mut look, &both.other)?;
+        for (number, changes) in (first..).zip(&of_own) {
+            let before = Before::of(&both.own, changes);
+            let began_the_same = both.differing.is_empty();
+            let changed = after(loaded, side, number, &mut look)?;
+            both.step(loaded, changes, changed)?;
+            if both.differing.is_empty() || !is_dispatch(loaded.part, number) {
+                continue;
+            }
+            let launched = loaded.part.steps.get(number).map(|step| loaded.launched(step));
+            let said = launched
+                .map_or_else(String::new, |at| format!("step {}, dispatch {}, {}", at.step, at.dispatch, at.kernel));
+            if failing(loaded, number, std::slice::from_ref(&both.own), std::slice::from_ref(&both.other))?.is_none() {
+                near.get_or_insert(said);
+                continue;
+            }
+            let before = before.put(&both.own);
+            let ours = began_the_same.then(|| both.other.clone());
+            if let Some(proof) = proven(loaded, &mut look, [own, side], number, before, ours)? {
+                return Ok((Some(named(loaded, &mut look, side, number, &proof)?), unproven));
+            }
+            let began = near.as_ref().map_or_else(String::new, |near| {
+                format!("; memory differed within the tolerance, or where replays of the application's own kernels differ, since {near}")
+            });
+            unproven.get_or_insert_with(|| {
+                format!("after {said}, memory differs, which that dispatch alone does not show{began}")
+            });
+            // On with the same memory.
+            loaded.loaded.put_state(&mut look, &both.own)?;
+            both.other = both.own.clone();
+            both.differing.clear();
         }
-        let launched = loaded.part.steps.get(number).map(|step| loaded.launched(step));
-        let said = launched
-            .map_or_else(String::new, |at| format!("step {}, dispatch {}, {}", at.step, at.dispatch, at.kernel));
-        if failing(loaded, number, std::slice::from_ref(&both.own), std::slice::from_ref(&both.other))?.is_none() {
-            near.get_or_insert(said);
-            continue;
-        }
-        let ours = began_the_same.then(|| both.other.clone());
-        if let Some(proof) = proven(loaded, [own, side], number, before, ours)? {
-            return Ok((Some(named(loaded, side, number, &proof)?), unproven));
-        }
-        let began = near.as_ref().map_or_else(String::new, |near| {
-            format!("; memory differed within the tolerance, or where replays of the application's own kernels differ, since {near}")
-        });
-        unproven.get_or_insert_with(|| {
-            format!("after {said}, memory differs, which that dispatch alone does not show{began}")
-        });
-        // On with the same memory.
-        loaded.restore()?;
-        loaded.loaded.put_pages(&both.own)?;
-        both.other = both.own.clone();
-        both.differing.clear();
-        look = loaded.loaded.look()?;
+        first += of_own.len();
+        loaded.loaded.put_state(&mut look, &both.own)?;
     }
     Ok((None, unproven))
 }
@@ -135,6 +186,7 @@ struct Proof {
 /// other kernel has left of it, if it began with that memory.
 fn proven(
     loaded: &mut LoadedPart<'_>,
+    look: &mut Look,
     [own, side]: [&Side; 2],
     number: usize,
     before: Pages,
@@ -142,11 +194,11 @@ fn proven(
 ) -> Result<Option<Proof>> {
     let mut runs = Vec::new();
     for _ in 0..COMPARED {
-        runs.push(alone(loaded, own, number, &before)?);
+        runs.push(alone(loaded, look, own, number, &before)?);
     }
     let other = match ours {
         Some(ours) => ours,
-        None => alone(loaded, side, number, &before)?,
+        None => alone(loaded, look, side, number, &before)?,
     };
     let report = failing(loaded, number, &runs, std::slice::from_ref(&other))?;
     let own = runs.pop().unwrap_or_default();
@@ -154,16 +206,11 @@ fn proven(
 }
 
 /// The memory after a dispatch that is launched on memory as it was before it.
-fn alone(loaded: &mut LoadedPart<'_>, side: &Side, number: usize, before: &Pages) -> Result<Pages> {
-    loaded.restore()?;
-    loaded.loaded.put_pages(before)?;
-    let mut look = loaded.loaded.look()?;
-    loaded.prepare(number)?;
-    loaded.step(side, number)?;
-    let changed = loaded.loaded.changed_since(&mut look)?;
-    let mut after = before.clone();
-    after.extend(changed.into_iter().map(|page| (page.at, page.is)));
-    Ok(after)
+fn alone(loaded: &mut LoadedPart<'_>, look: &mut Look, side: &Side, number: usize, before: &Pages) -> Result<Pages> {
+    loaded.loaded.put_state(look, before)?;
+    let mut left = before.clone();
+    left.extend(after(loaded, side, number, look)?);
+    Ok(left)
 }
 
 /// A buffer that differs after a step, compared element by element; one of the dispatch's own arguments, if there is one.
@@ -179,7 +226,7 @@ fn failing(loaded: &LoadedPart<'_>, number: usize, own: &[Pages], others: &[Page
 }
 
 /// The step and the element of a report.
-fn named(loaded: &mut LoadedPart<'_>, side: &Side, number: usize, proof: &Proof) -> Result<Found> {
+fn named(loaded: &mut LoadedPart<'_>, look: &mut Look, side: &Side, number: usize, proof: &Proof) -> Result<Found> {
     let (part, report) = (loaded.part, &proof.report);
     let step = part.steps.get(number).ok_or_else(|| ReplayError::Unsupported("a step that is not there".to_owned()))?;
     let (address, values) =
@@ -207,7 +254,7 @@ fn named(loaded: &mut LoadedPart<'_>, side: &Side, number: usize, proof: &Proof)
         _ => element(part, step, &report.buffer, address - differs as u64, values),
     };
     let launched = loaded.launched(step);
-    let stored = stored_by(loaded, side, number, &proof.before, address)?;
+    let stored = stored_by(loaded, look, side, number, &proof.before, address)?;
     Ok(Found { launched, element: Some(element), stored, fault: None })
 }
 

@@ -15,7 +15,7 @@ use logdur_captured::region::{CapturedPart, Part, PartStep, Work};
 use logdur_captured::verify::Buffer;
 
 use super::run::LoadedPart;
-use super::{Launched, Options, Replaced};
+use super::{Launched, Options, Replaced, Reshaped};
 use crate::device::Description;
 use crate::error::Result;
 use crate::loaded::Variant;
@@ -78,6 +78,8 @@ pub struct Bisection {
     pub qualified: Vec<String>,
     /// The kernels that others took the place of.
     pub replaced: Vec<Replaced>,
+    /// Those whose dispatches had another geometry.
+    pub reshaped: Vec<Reshaped>,
     /// How many dispatches were looked at.
     pub dispatches: u64,
     /// The dispatch.
@@ -110,6 +112,7 @@ pub fn bisect(part: &CapturedPart<'_>, options: &Options, wanted: Wanted) -> Res
         device: loaded.loaded.device().description().clone(),
         qualified: [part.qualified.clone(), loaded.loaded.qualified.clone()].concat(),
         replaced: side.replaced,
+        reshaped: side.reshaped,
         dispatches: part.steps.iter().filter(is_dispatch).count() as u64,
         found,
         unproven,

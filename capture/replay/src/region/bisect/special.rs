@@ -6,6 +6,7 @@ use logdur_captured::region::{CapturedPart, PartStep};
 use logdur_captured::verify::{Buffer, Rule, Type};
 
 use super::super::run::{LoadedPart, Side};
+use super::difference::begin;
 use super::stored::stored_by;
 use super::{Found, element, is_dispatch, typed};
 use crate::error::{ReplayError, Result};
@@ -95,9 +96,7 @@ pub(super) fn first(
         });
     }
     qualify(loaded);
-    loaded.restore()?;
-    loaded.loaded.put_own_variables()?;
-    let mut look = loaded.loaded.look()?;
+    let mut look = begin(loaded, side)?;
     let mut state = Pages::new();
     for number in 0..loaded.part.steps.len() {
         let has_delta = loaded.part.steps.get(number).is_some_and(|step| step.delta.is_some());
@@ -114,7 +113,7 @@ pub(super) fn first(
         {
             let element = element(part, step, buffer, address, values);
             let launched = loaded.launched(step);
-            let stored = stored_by(loaded, side, number, &state, address)?;
+            let stored = stored_by(loaded, &mut look, side, number, &state, address)?;
             return Ok(Some(Found { launched, element: Some(element), stored, fault: None }));
         }
         state.extend(changed.into_iter().map(|page| (page.at, page.is)));

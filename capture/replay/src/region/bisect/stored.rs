@@ -5,6 +5,7 @@ use logdur_captured::region::Work;
 
 use super::super::run::{LoadedPart, Side};
 use crate::error::Result;
+use crate::loaded::Look;
 use crate::placed::{LoadBias, Pages};
 
 /// What stored an element.
@@ -23,6 +24,7 @@ pub struct StoredBy {
 /// As for [`LoadedPart::run`].
 pub(super) fn stored_by(
     loaded: &mut LoadedPart<'_>,
+    look: &mut Look,
     side: &Side,
     number: usize,
     before: &Pages,
@@ -30,8 +32,7 @@ pub(super) fn stored_by(
 ) -> Result<Option<StoredBy>> {
     let part = loaded.part;
     let Some(Work::Dispatch { kernel, .. }) = part.steps.get(number).map(|step| step.work) else { return Ok(None) };
-    loaded.restore()?;
-    loaded.loaded.put_pages(before)?;
+    loaded.loaded.put_state(look, before)?;
     loaded.prepare(number)?;
     loaded.loaded.record_instructions();
     loaded.step(side, number)?;
@@ -39,7 +40,7 @@ pub(super) fn stored_by(
     let Some(pc) = accesses.instruction(loaded.loaded.placed(address)) else { return Ok(None) };
     let Some(Some(launch)) = side.launches.get(number) else { return Ok(None) };
     let own = part.kernels.get(kernel).map(|captured| &*captured.original);
-    let Some(code) = launch.other.as_ref().or(own) else { return Ok(None) };
+    let Some(code) = launch.other.as_deref().or(own) else { return Ok(None) };
     let Some(descriptor) = &code.kernel.descriptor else { return Ok(None) };
     let bias = LoadBias::of(launch.kernel_object(), descriptor.address);
     let listing = Listing::of("the code of a dispatch", &code.bytes, Which::All)?;

@@ -20,7 +20,7 @@ use crate::region::Parts;
 
 /// Writes what each step of a region changes into a file.
 pub(super) fn record(options: &Options, part: &CapturedPart<'_>, path: &Path) -> Result<Exit> {
-    let mut how = how(options);
+    let mut how = how(options, part);
     how.setup.processor.clone_from(&options.bisection.against_processor);
     region::record(part, &how, path)?;
     Ok(Exit::Success)
@@ -81,7 +81,7 @@ fn option(other: Other<'_>) -> &'static str {
 }
 
 fn compare(options: &Options, part: &CapturedPart<'_>, other: Other<'_>, trace: &Path) -> Result<Exit> {
-    let mut how = how(options);
+    let mut how = how(options, part);
     let id = part.region.record.id;
     let (found, place, of_partner) = match other {
         Other::Capture(path) => {

@@ -48,7 +48,8 @@ pub(super) fn look(options: &Options, check: Check, part: &CapturedPart<'_>) -> 
         }
         false
     };
-    let ran = observed(part, &setup, &options.variant.variant(), session.clone(), &mut each)?;
+    let ran =
+        observed(part, &setup, &options.variant.of_part(&options.target.captured, part), session.clone(), &mut each)?;
     failed.map_or(Ok(()), Err)?;
     let status = match (&found, &fault) {
         (Some(_), _) => Exit::Mismatch,

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::Options;
 use crate::output::{demangled, lines};
 use crate::region::{Parts, name};
+use crate::results::{reshaped, reshaped_json};
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,17 +83,17 @@ pub(super) fn run(options: &Options, bisect: Bisect) -> Result<Exit> {
 }
 
 /// How a part is replayed.
-fn how(options: &Options) -> region::Options {
+fn how(options: &Options, part: &CapturedPart<'_>) -> region::Options {
     region::Options {
         repetitions: 1,
         verified: false,
         setup: options.target.setup(),
-        variant: options.variant.variant(),
+        variant: options.variant.of_part(&options.target.captured, part),
     }
 }
 
 fn look(options: &Options, wanted: Wanted, part: &CapturedPart<'_>) -> Result<Exit> {
-    let found = region::bisect(part, &how(options), wanted)?;
+    let found = region::bisect(part, &how(options, part), wanted)?;
     let status = match (&found.found, &found.unproven) {
         (Some(found), _) if found.fault.is_some() => Exit::Fault,
         (Some(_), _) => Exit::Mismatch,
@@ -163,6 +164,7 @@ fn text(found: &Bisection, commands: &[String]) -> Vec<String> {
     all.extend(
         found.replaced.iter().map(|of| format!("  {} replaced by {}, {}", demangled(&of.kernel), of.id, of.place)),
     );
+    all.extend(found.reshaped.iter().map(reshaped));
     let (first, before, none) = match found.wanted {
         Wanted::Difference => (
             "the first dispatch whose output differs",
@@ -208,6 +210,7 @@ fn as_json(found: &Bisection, commands: &[String], status: Exit) -> Value {
     json!({
         "region": found.region, "first_step": found.part.first, "last_step": found.part.last,
         "first": found.found.as_ref().map(|at| found_json(at, commands)), "unproven": found.unproven,
+        "reshaped": found.reshaped.iter().map(reshaped_json).collect::<Vec<_>>(),
         "dispatches": found.dispatches, "qualified": found.qualified, "status": status as u8,
         "isa": found.device.isa, "product": found.device.product, "emulated": found.device.emulated,
     })
