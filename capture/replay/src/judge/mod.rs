@@ -44,6 +44,8 @@ const SHORTLY: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The most bytes of results that are kept. Beyond it, no more replays are made.
 const KEPT: usize = 2 << 30;
+/// Names of buffers that are given at most.
+const SHOWN: usize = 3;
 
 /// Replays kernels, and compares the memory that they leave.
 pub(crate) trait Replays {
@@ -277,6 +279,16 @@ impl<R: Replays> PairedReplays<'_, R> {
         qualified.extend(hosts.map(|report| {
             format!("{}: changed by the host meanwhile, not by the kernel, as far as replays show", report.buffer.name)
         }));
+        let unknown: Vec<&str> =
+            reports.iter().filter(|of| of.verdict == Verdict::NoReference).map(|of| &*of.buffer.name).collect();
+        if overall == Overall::Pass && !unknown.is_empty() {
+            let more = if unknown.len() > SHOWN { ", ..." } else { "" };
+            let names = unknown.get(..SHOWN).unwrap_or(&unknown).join(", ");
+            qualified.push(format!(
+                "{} buffers are not compared, as the capture does not have them at the end: {names}{more}",
+                unknown.len()
+            ));
+        }
         Judgement { overall, buffers: reports, qualified }
     }
 
