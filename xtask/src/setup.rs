@@ -53,8 +53,9 @@ const TRITON: &[&str] = &["triton==3.9.0", "numpy==2.4.6", "perfetto==0.59.1"];
 /// Readers of exported columns.
 const COLUMNS: &[&str] = &["duckdb==2.0.0", "pandas==3.1.1", "polars==2.1.0", "pyarrow==26.0.1"];
 
-/// AMD's pseudocode of instructions as text, in a package that a story runs as a second client of the driver, with what it is compared with.
-const PSEUDOCODE: &[&str] = &["tinygrad==0.14.0", "numpy==2.4.6"];
+/// AMD's pseudocode of instructions as text, in a package that a story runs as a second client of the driver, with what it is compared with;
+/// and floats of eight bits and less.
+const PSEUDOCODE: &[&str] = &["tinygrad==0.14.0", "numpy==2.4.6", "ml_dtypes==0.6.0"];
 
 /// Makes roots of other systems.
 const ROOTS: &[Need] = &[Need { what: &["mmdebstrap"], package: "mmdebstrap" }];

@@ -1,5 +1,6 @@
 //! Every operation that AMD's pseudocode describes, against the emulator: random instructions in every mode of their encodings, on edge
-//! and random operands, at each level of the host. The evaluator is ours; the text is fetched, and is not in the repository.
+//! and random operands, at each level of the host. The evaluator is ours; the text is fetched, and is not in the repository. Small formats are
+//! compared with a package that is fetched with it.
 
 mod accesses;
 mod differences;
@@ -12,6 +13,7 @@ mod model;
 mod modes;
 mod parse;
 mod real;
+mod small_formats;
 mod text;
 mod value;
 
