@@ -221,3 +221,15 @@ fn memory_that_is_gone_at_the_end_qualifies_a_pass_by_name() {
     let said = "1 buffers are not compared, as the capture does not have them at the end: ";
     assert!(outcome.stdout.contains(said), "{}", text(&outcome));
 }
+
+#[test]
+fn code_that_was_loaded_where_other_code_had_been_is_replayed_elsewhere() {
+    let mut story = Story::new();
+    // Other bytes, which mean the same.
+    story.again = ([&story.code[..], &[0]].concat(), CODE);
+    for options in [&["--backend", "emu"][..], &[]] {
+        let outcome = story.tool("verify", options);
+        ended(&outcome, "PASS (qualified)", 0);
+        assert!(outcome.stdout.contains(" at another address: "), "{}", text(&outcome));
+    }
+}

@@ -68,6 +68,8 @@ pub(crate) struct Story {
     /// The processor.
     arch: String,
     pub(crate) code: Vec<u8>,
+    /// Code that is loaded behind it, as the kernels of `AGAIN`, and where that is.
+    again: (Vec<u8>, u64),
     pub(crate) steps: Vec<StoryStep>,
     /// Behind which steps all memory is known, and what it is.
     pub(crate) checkpoints: BTreeMap<u64, Bytes>,
@@ -115,6 +117,7 @@ impl Story {
         let after = vec![(A, bytes(&incremented(&now))), (B, bytes(&filled)), (C, bytes(&[42, 5]))];
         Story {
             arch: arch.to_owned(),
+            again: (code.clone(), AGAIN),
             code,
             steps: vec![
                 step(Does::Kernel("increment", CODE, A), vec![(A, bytes(&a))]),
@@ -142,20 +145,21 @@ impl Story {
         writer.session(&Session { pid: 1, exe: "/a/program".to_owned(), ..Session::default() }).unwrap();
         let isa = format!("amdgcn-amd-amdhsa--{}", self.arch);
         writer.agent(&Agent { id: 1, isa: isa.clone(), ..Agent::default() }).unwrap();
-        let about = CodeObject { isa, size: self.code.len() as u64, ..CodeObject::default() };
-        let code_object = writer.code_object(&about, &self.code).unwrap();
         let mut kernels = BTreeMap::new();
-        for (executable, base) in [(1, CODE), (2, AGAIN)] {
-            let (_, size) = places(&self.code, "increment.kd");
+        let (other, elsewhere) = &self.again;
+        for (executable, of, code, base) in [(1, CODE, &self.code, CODE), (2, AGAIN, other, *elsewhere)] {
+            let about = CodeObject { isa: isa.clone(), size: code.len() as u64, ..CodeObject::default() };
+            let code_object = writer.code_object(&about, code).unwrap();
+            let (_, size) = places(code, "increment.kd");
             let loaded = Loaded { executable, code_object, agent: 1, base, size, delta: base, uri: String::new() };
             writer.loaded(&loaded).unwrap();
             for symbol in ["increment", "tally", "tell_time", "write_to", "wait_for", "meet"] {
                 let id = kernels.len() as u64 + 1;
-                let object = base + places(&self.code, &format!("{symbol}.kd")).0;
+                let object = base + places(code, &format!("{symbol}.kd")).0;
                 let symbol = symbol.to_owned();
                 let kernel = Kernel { id, symbol, code_object, executable, agent: 1, object, ..Kernel::default() };
                 writer.kernel(&kernel).unwrap();
-                kernels.insert((kernel.symbol, base), (id, object));
+                kernels.insert((kernel.symbol, of), (id, object, code_object));
             }
         }
         let access = vec![1];
@@ -208,7 +212,7 @@ impl Story {
             };
             match *does {
                 Does::Kernel(name, base, address) => {
-                    let (kernel, object) = kernels[&(name.to_owned(), base)];
+                    let (kernel, object, code_object) = kernels[&(name.to_owned(), base)];
                     step.kind = StepKind::Dispatch;
                     step.dispatch = Some(Dispatch {
                         id: 10 + sequence,

@@ -76,6 +76,22 @@ impl Memory {
         self.map_shared(range.end - range.start, [(range, 0)])
     }
 
+    /// Sees to it that nothing is mapped in a range: code that was loaded where other code had been is at its address no longer.
+    ///
+    /// # Errors
+    /// When something is.
+    pub(super) fn is_free(&self, range: &Range<u64>) -> Result<()> {
+        let is_there = |mapped: &&Mapped| mapped.range.start < range.end && range.start < mapped.range.end;
+        match self.mapped.iter().find(is_there) {
+            None => Ok(()),
+            Some(Mapped { range: there, .. }) => Err(ReplayError::Placement {
+                address: range.start,
+                length: range.end - range.start,
+                why: format!("{:#x}..{:#x} is taken", there.start, there.end),
+            }),
+        }
+    }
+
     /// Maps parts of memory of so many bytes, all 0, at addresses where nothing is mapped: whole pages from an offset on. Parts may
     /// overlap.
     ///
