@@ -9,7 +9,7 @@ use logdur_capture::{Allocation, AllocationKind, Dispatch, Memory, Scope};
 use super::fixups::Aim;
 use super::kind::Kind;
 use super::reach::Reach;
-use super::subject::{Module, Step, Subject, is_packet};
+use super::subject::{Module, Step, Subject, is_packet, work_items};
 use crate::dispatch::{CapturedDispatch, extent, lacks, name, packet, processor, without};
 use crate::error::{CapturedError, Result};
 use crate::region::Work;
@@ -200,7 +200,8 @@ fn launch(captured: &CapturedDispatch<'_>, dispatch: &Dispatch, refused: &mut Ve
             .push(format!("scratch of {asked} bytes in the packet, {scratch} in the code object: HIP chooses its own"));
     }
     for argument in kernel.hidden() {
-        let (start, end) = (argument.offset as usize, (argument.offset + argument.size) as usize);
+        let start = argument.offset as usize;
+        let end = start.saturating_add(argument.size as usize);
         let bytes = dispatch.kernarg.get(start..end).unwrap_or_default();
         let value = bytes.iter().rev().take(8).fold(0u64, |all, byte| all << 8 | u64::from(*byte));
         match hidden(&argument.kind, value) {
@@ -222,13 +223,14 @@ fn of_packet(
 ) {
     let Some(captured) = subject.kernels.get(number) else { return };
     let (name, most) = (&captured.original.kernel.name, captured.original.kernel.max_flat_workgroup_size);
-    let work_items: u32 = packet(dispatch).workgroup_size().map(u32::from).iter().product();
-    let what = format!("{name}: a workgroup of {work_items} work-items, of which it declares {most} at most");
+    let what =
+        format!("{name}: a workgroup of {} work-items, of which it declares {most} at most", work_items(dispatch));
     let module = subject.module_of.get(number).copied();
     let has_variables = reach.variables.iter().map(|variable| variable.module).any(|of| Some(of) == module)
         || reach.managed.iter().map(|managed| managed.module).any(|of| Some(of) == module);
     let hidden = captured.original.kernel.hidden().find(|argument| {
-        let (start, end) = (argument.offset as usize, (argument.offset + argument.size) as usize);
+        let start = argument.offset as usize;
+        let end = start.saturating_add(argument.size as usize);
         let is_set = dispatch.kernarg.get(start..end).unwrap_or_default().iter().any(|byte| *byte != 0);
         is_set && !is_of_geometry(&argument.kind)
     });

@@ -137,6 +137,10 @@ impl<'c> Subject<'c> {
 
 /// True for a workgroup of more work-items than its kernel declares: HIP makes such launches of kernels of its own, and refuses them to others.
 pub(super) fn is_packet(kernel: &CapturedDispatch<'_>, dispatch: &Dispatch) -> bool {
-    let work_items: u32 = packet(dispatch).workgroup_size().map(u32::from).iter().product();
-    work_items > kernel.original.kernel.max_flat_workgroup_size
+    work_items(dispatch) > kernel.original.kernel.max_flat_workgroup_size.into()
+}
+
+/// Work-items of a workgroup.
+pub(super) fn work_items(dispatch: &Dispatch) -> u64 {
+    packet(dispatch).workgroup_size().map(u64::from).iter().product()
 }
