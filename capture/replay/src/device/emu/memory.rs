@@ -68,28 +68,20 @@ impl Memory {
         Memory { space, mapped: Vec::new(), kept: kept.to_vec() }
     }
 
-    /// Maps whole pages, all 0, at an address where nothing is mapped.
+    /// Maps whole pages, all 0.
     ///
     /// # Errors
-    /// When the host has no such memory.
+    /// When something is mapped there, as other code that was at the same address before; when the host has no such memory.
     pub(super) fn map(&mut self, range: &Range<u64>) -> Result<()> {
-        self.map_shared(range.end - range.start, [(range, 0)])
-    }
-
-    /// Sees to it that nothing is mapped in a range: code that was loaded where other code had been is at its address no longer.
-    ///
-    /// # Errors
-    /// When something is.
-    pub(super) fn is_free(&self, range: &Range<u64>) -> Result<()> {
-        let is_there = |mapped: &&Mapped| mapped.range.start < range.end && range.start < mapped.range.end;
-        match self.mapped.iter().find(is_there) {
-            None => Ok(()),
-            Some(Mapped { range: there, .. }) => Err(ReplayError::Placement {
+        let meets = |mapped: &&Mapped| mapped.range.start < range.end && range.start < mapped.range.end;
+        if let Some(Mapped { range: there, .. }) = self.mapped.iter().find(meets) {
+            return Err(ReplayError::Placement {
                 address: range.start,
                 length: range.end - range.start,
                 why: format!("{:#x}..{:#x} is taken", there.start, there.end),
-            }),
+            });
         }
+        self.map_shared(range.end - range.start, [(range, 0)])
     }
 
     /// Maps parts of memory of so many bytes, all 0, at addresses where nothing is mapped: whole pages from an offset on. Parts may
@@ -232,6 +224,8 @@ mod tests {
         assert_eq!((unsafe { place.cast::<u64>().read() }, length), (0, 16));
         assert_eq!(memory.at(wanted.end - 8, 16).unwrap().1, 8);
         memory.at(wanted.end, 1).unwrap_err();
+        let taken = memory.map(&(wanted.start + PAGE..wanted.end + PAGE)).unwrap_err();
+        assert!(taken.to_string().contains(" is taken"), "{taken}");
     }
 
     #[test]
