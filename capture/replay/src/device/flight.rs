@@ -14,7 +14,7 @@ pub(super) struct Flight {
     pub(super) ticket: usize,
     /// Its completion signal, among those of the device.
     pub(super) signal: usize,
-    /// The signal's kind and pointers: nobody writes these fields while the packet is processed.
+    /// Kind and pointers of the signal. Nobody writes them before the packet is complete.
     constants: [u64; 5],
 }
 
