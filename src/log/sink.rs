@@ -489,7 +489,7 @@ fn write_all(to: &Guarded, mut bytes: &[u8], done: &mut usize, patience: Patienc
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::FromRawFd;
+    use std::os::fd::OwnedFd;
 
     use logdur_journal::lines::Format;
 
@@ -500,13 +500,19 @@ mod tests {
     }
 
     fn pipe() -> (File, Sink) {
-        let mut ends = [0; 2];
-        // SAFETY: the kernel writes two descriptors.
-        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-        // SAFETY: both descriptors were just made.
-        let [reader, writer] = ends.map(|end| unsafe { File::from_raw_fd(end) });
+        let (reader, writer) = io::pipe().unwrap();
+        let [reader, writer] = [OwnedFd::from(reader), writer.into()].map(File::from);
         let header = Header { text: Vec::new(), lines: csv(), written: 0, in_line: false, after: None, is_due: true };
         (reader, Sink::Console(Console { number: 1, path: None, stdout: Guarded::of(&writer).unwrap(), header }))
+    }
+
+    /// Waits until nobody can read what `writer` writes: children that other tests start have the reader's
+    /// descriptor as well, until they run their program or end.
+    fn wait_for_the_last_reader(writer: RawFd) {
+        let mut wait = libc::pollfd { fd: writer, events: 0, revents: 0 };
+        // SAFETY: one `pollfd`, which the kernel writes during the call.
+        assert_eq!(unsafe { libc::poll(&mut wait, 1, -1) }, 1);
+        assert_eq!(wait.revents, libc::POLLERR);
     }
 
     #[test]
@@ -597,7 +603,9 @@ mod tests {
     #[test]
     fn a_reader_that_has_gone_does_not_kill_the_writer() {
         let (reader, mut sink) = pipe();
+        let Sink::Console(Console { stdout, .. }) = &sink else { unreachable!() };
         drop(reader);
+        wait_for_the_last_reader(stdout.number());
         // As in a C program: Rust's tests ignore the signal.
         // SAFETY: restores the default action.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -652,7 +660,9 @@ mod tests {
         };
         let first = reader();
         sink.write(&one, Patience::none()).unwrap();
+        let writer = File::options().write(true).open(&path).unwrap();
         has(first, &one);
+        wait_for_the_last_reader(writer.as_raw_fd());
         assert_eq!(sink.write(&other, Patience::none()).unwrap_err().error.kind(), io::ErrorKind::BrokenPipe);
         assert_eq!(sink.write(&other, Patience::none()).unwrap_err().error.raw_os_error(), Some(libc::ENXIO));
         let second = reader();

@@ -66,16 +66,13 @@ fn is_ended() -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::os::fd::FromRawFd;
+    use std::os::fd::OwnedFd;
 
     use super::*;
 
     fn pipe() -> (File, File) {
-        let mut ends = [0; 2];
-        // SAFETY: the kernel writes two descriptors.
-        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-        // SAFETY: both descriptors were just made.
-        let [reader, writer] = ends.map(|end| unsafe { File::from_raw_fd(end) });
+        let (reader, writer) = io::pipe().unwrap();
+        let [reader, writer] = [OwnedFd::from(reader), writer.into()].map(File::from);
         (reader, writer)
     }
 
@@ -86,6 +83,10 @@ mod tests {
         let error = write(&writer, &lines, Duration::from_millis(200)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(reader);
+        // Children that other tests start have the reader's descriptor too, until they run their program.
+        let mut wait = libc::pollfd { fd: writer.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one `pollfd`, which the kernel writes during the call.
+        assert_eq!((unsafe { libc::poll(&mut wait, 1, -1) }, wait.revents), (1, libc::POLLERR));
         assert_eq!(write(&writer, &lines, Duration::from_secs(60)).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
