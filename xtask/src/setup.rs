@@ -60,12 +60,12 @@ const PSEUDOCODE: &[&str] = &["tinygrad==0.14.0", "numpy==2.4.6", "ml_dtypes==0.
 /// Makes roots of other systems.
 const ROOTS: &[Need] = &[Need { what: &["mmdebstrap"], package: "mmdebstrap" }];
 
+/// Configures builds.
+const CMAKE: Need = Need { what: &["cmake"], package: "cmake" };
+
 /// Find installed packages for builds, and pack archives.
-const BUILDERS: &[Need] = &[
-    Need { what: &["cmake"], package: "cmake" },
-    Need { what: &["pkg-config"], package: "pkg-config" },
-    Need { what: &["zstd"], package: "zstd" },
-];
+const BUILDERS: &[Need] =
+    &[CMAKE, Need { what: &["pkg-config"], package: "pkg-config" }, Need { what: &["zstd"], package: "zstd" }];
 
 /// Load environment modules.
 const MODULES: &[Need] =
@@ -124,6 +124,14 @@ pub fn browser() -> Result<()> {
 /// When their maker is missing and cannot be installed.
 pub fn roots() -> Result<()> {
     install(ROOTS)
+}
+
+/// Sees to it that there is CMake.
+///
+/// # Errors
+/// When it is missing and cannot be installed.
+pub fn cmake() -> Result<()> {
+    install(&[CMAKE])
 }
 
 /// Sees to it that installed packages can be found for builds.

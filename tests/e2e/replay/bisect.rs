@@ -203,11 +203,7 @@ fn code_for_a_family_of_processors_is_compared_on_those_of_it_and_refused_on_ano
         bisect(&story.write(&run.file("a.ldcap")), &[&["--bisect", "--hsaco", &named], options].concat())
     };
     let right = fs::read(&object).unwrap();
-    let mut wrong = right.clone();
-    let adds_one = |w: u32| w >> 25 == 52 && w & 0x1ff == 129;
-    // Other kernels of the file do not run.
-    let words = wrong.as_chunks_mut::<4>().0.iter_mut().filter(|word| adds_one(u32::from_le_bytes(**word)));
-    words.for_each(|word| word[0] += 1);
+    let wrong = adds_two(right.clone());
     for arch in harness::archs() {
         if !FAMILY.contains(&&*arch) {
             let outcome = on(&arch, &right, &[]);
@@ -219,6 +215,60 @@ fn code_for_a_family_of_processors_is_compared_on_those_of_it_and_refused_on_ano
         let outcome = on(&arch, &wrong, &[]);
         assert_eq!(outcome.status.code(), Some(6), "{arch}: {}", text(&outcome));
         assert_eq!(json(&outcome)["first"]["dispatch"], 11, "{arch}: {}", text(&outcome));
+    }
+}
+
+/// Other code, of which `increment` adds 2.
+fn adds_two(mut code: Vec<u8>) -> Vec<u8> {
+    let adds_one = |word: u32| word >> 25 == 52 && word & 0x1ff == 129;
+    // Other kernels of the file do not run, or add in another way.
+    let words = code.as_chunks_mut::<4>().0.iter_mut().filter(|word| adds_one(u32::from_le_bytes(**word)));
+    words.for_each(|word| word[0] += 1);
+    code
+}
+
+#[test]
+fn code_for_a_family_of_processors_is_compared_between_two_of_them_and_refused_on_one_of_another_family() {
+    // On hardware there is one.
+    if harness::on_hardware() {
+        return;
+    }
+    let source = harness::root().join("tests/programs/opencl/bare.cl");
+    let run = Run::new(built("omniprobe"));
+    // LLVM's `AMDGPUUsage`, "Generic Processors"; clang 19 does not know the second family.
+    for (family, clang, here, there) in
+        [("gfx9-generic", 19, "gfx906", "gfx900"), ("gfx9-4-generic", 22, "gfx942", "gfx950")]
+    {
+        let code = fs::read(harness::opencl_object(&source, family, clang, 3, 6, "-nogpulib")).unwrap();
+        let wrong = run.file("wrong.hsaco");
+        fs::write(&wrong, adds_two(code.clone())).unwrap();
+        let mut story = Story::of(here, code);
+        story.checkpoints.clear();
+        let file = story.write(&run.file("a.ldcap"));
+        let against = |processor: &str, options: &[&str]| {
+            let bisect = ["--region", "--bisect", "--backend", "emu", "--json", "--against-processor", processor];
+            on_file(Run::new(built("omniprobe")), "verify", &file, here, &[&bisect, options].concat())
+        };
+        // What the application has loaded runs on both.
+        let outcome = against(there, &[]);
+        assert!(outcome.status.success(), "{family}: {}", text(&outcome));
+        let said = json(&outcome);
+        assert_eq!((&said["first"], &said["aligned"], &said["other"]), (&Value::Null, &4.into(), &there.into()));
+        assert!(said["isa"].as_str().unwrap().contains(here), "{said:#}");
+        let outcome = against(there, &["--hsaco", &format!("increment={}", wrong.display())]);
+        assert_eq!(outcome.status.code(), Some(6), "{family}: {}", text(&outcome));
+        let first = json(&outcome)["first"].clone();
+        assert_eq!((&first["dispatch"], &first["index"]), (&11.into(), &0.into()), "{first:#}");
+        assert_eq!((&first["expected"], &first["found"]), (&"2".into(), &"1".into()), "{first:#}");
+        let outcome = against("gfx90a", &[]);
+        let said =
+            format!("expected code that runs on gfx90a (--hsaco gives it), found the application's own for {family}");
+        assert!(!outcome.status.success() && outcome.stderr.contains(&said), "{family}: {}", text(&outcome));
+        // Code for that processor, in the place of what has instructions that it lacks.
+        let other = harness::opencl_object(&source, "gfx90a", 19, 3, 5, "-nogpulib");
+        let outcome = against("gfx90a", &["--hsaco", other.to_str().unwrap()]);
+        assert!(outcome.status.success(), "{family}: {}", text(&outcome));
+        assert_eq!((&json(&outcome)["aligned"], &json(&outcome)["other"]), (&4.into(), &"gfx90a".into()));
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Captured {
     pub(crate) grid: u32,
     pub(crate) workgroup: u16,
     pub(crate) lds: u32,
+    /// Bytes of scratch of a work-item.
+    pub(crate) scratch: u32,
     pub(crate) kernarg: Vec<u8>,
     pub(crate) buffers: Vec<Buffer>,
     /// Allocations of which the capture has no bytes.
@@ -109,6 +111,7 @@ impl Captured {
             grid: 256,
             workgroup: 64,
             lds: 0,
+            scratch: 0,
             kernarg: address.to_le_bytes().to_vec(),
             buffers,
             uncaptured: Vec::new(),
@@ -163,10 +166,12 @@ impl Captured {
             variables.iter().for_each(|(address, _, after)| snapshot.bytes(*address, after).unwrap());
             snapshot.finish().unwrap()
         });
+        let mut packet = packet(object, self.grid, self.workgroup, self.lds);
+        packet[24..28].copy_from_slice(&self.scratch.to_le_bytes());
         let dispatch = Dispatch {
             id: 7,
             queue: 1,
-            packet: Packet(packet(object, self.grid, self.workgroup, self.lds)),
+            packet: Packet(packet),
             kernarg: self.kernarg.clone(),
             kernel: if self.without == Some(Demand::Kernel) { 0 } else { 1 },
             code_object,

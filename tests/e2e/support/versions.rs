@@ -117,6 +117,11 @@ pub(crate) fn launches_incomplete_workgroups() -> bool {
     hip() < (6, 4)
 }
 
+/// The CMake files of Debian's HIP 5.7 name its library in `/usr`, wherever they are.
+pub(crate) fn cmake_finds_hip() -> bool {
+    harness::rocm().is_none() || hip() != (5, 7)
+}
+
 /// The lines of a HIP program that are its own: HIP 7 describes a kernel that fails on standard output.
 pub(crate) fn own_lines(stdout: &str) -> Vec<&str> {
     let of_hip = |line: &str| ["Kernel Name: ", "VGPU=", "\t"].iter().any(|start| line.starts_with(start));

@@ -226,8 +226,10 @@ fn of_packet(
     let what =
         format!("{name}: a workgroup of {} work-items, of which it declares {most} at most", work_items(dispatch));
     let module = subject.module_of.get(number).copied();
-    let has_variables = reach.variables.iter().map(|variable| variable.module).any(|of| Some(of) == module)
-        || reach.managed.iter().map(|managed| managed.module).any(|of| Some(of) == module);
+    let exported = reach.variables.iter().map(|variable| (variable.module, variable.global));
+    let variables = exported.chain(reach.managed.iter().map(|managed| (managed.module, managed.pointer)));
+    let of_module = variables.filter(|(of, _)| Some(*of) == module).map(|(_, global)| global.symbol.as_str());
+    let variables = of_module.collect::<Vec<_>>().join(", ");
     let hidden = captured.original.kernel.hidden().find(|argument| {
         let start = argument.offset as usize;
         let end = start.saturating_add(argument.size as usize);
@@ -235,7 +237,9 @@ fn of_packet(
         is_set && !is_of_geometry(&argument.kind)
     });
     match hidden {
-        _ if has_variables => refused.push(format!("{what}, and variables, which are HIP's: HIP refuses the launch")),
+        _ if !variables.is_empty() => {
+            refused.push(format!("{what}, and variables, which are HIP's ({variables}): HIP refuses the launch"));
+        }
         Some(argument) => {
             refused.push(format!("{what}, and {}, which is HIP's: HIP refuses the launch", argument.kind));
         }

@@ -1,5 +1,7 @@
 //! Captured dispatches as HIP programs of their own, compiled and run without any part of this project: on every ROCm.
 
+mod cmake;
+mod packets;
 mod regions;
 
 use std::fs;

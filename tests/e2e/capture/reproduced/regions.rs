@@ -12,7 +12,7 @@ use crate::replay::verify::on_file;
 use crate::support::harness::{self, Outcome, Run, built};
 
 /// What `omniprobe reproduce` says of a region, and the folder that it was to write.
-fn reproduce(file: &Path, options: &[&str]) -> (Outcome, PathBuf) {
+pub(super) fn reproduce(file: &Path, options: &[&str]) -> (Outcome, PathBuf) {
     let run = Run::new(built("omniprobe"));
     let folder = run.file("program");
     let output = folder.display().to_string();
@@ -21,7 +21,7 @@ fn reproduce(file: &Path, options: &[&str]) -> (Outcome, PathBuf) {
 
 /// The folder of a region's program, compiled.
 #[track_caller]
-fn compiled(file: &Path, options: &[&str]) -> (Outcome, PathBuf) {
+pub(super) fn compiled(file: &Path, options: &[&str]) -> (Outcome, PathBuf) {
     let (outcome, folder) = reproduce(file, options);
     assert!(outcome.status.success(), "{}", text(&outcome));
     compile(&folder, "c++");
@@ -37,7 +37,7 @@ fn captured(program: Run, trigger: &str) -> (Run, PathBuf) {
 }
 
 /// A line of the program's tables left out.
-fn without(folder: &Path, line: impl Fn(&str) -> bool) {
+pub(super) fn without(folder: &Path, line: impl Fn(&str) -> bool) {
     let path = folder.join("reproduce.cpp");
     let all = fs::read_to_string(&path).unwrap();
     let at = all.lines().position(line).unwrap_or_else(|| panic!("{all}"));
@@ -115,32 +115,6 @@ fn regions_of_programs_pass_with_what_they_copy_free_and_lead_to_by_addresses_th
         copies + packets > 0 && writes > 0 && addresses > 0,
         "{copies} copies, {packets} with packets, {writes} with writes, {addresses} addresses"
     );
-}
-
-#[test]
-fn a_workgroup_of_more_work_items_than_its_kernel_declares_is_a_packet_that_the_program_gives_to_the_gpu() {
-    let arch = harness::arch();
-    let keep = Run::new(built("omniprobe"));
-    let mut story = Story::new();
-    // `tally` declares 64, and counts once, whatever its workgroups are.
-    story.steps[4].workgroup = 128;
-    let file = story.write(&keep.file("a.ldcap"));
-    let (outcome, folder) = compiled(&file, &[]);
-    let said = "tally: a workgroup of 128 work-items, of which it declares 64 at most: HIP refuses it, so that the program gives the packet";
-    assert!(outcome.stderr.contains(said), "{}", text(&outcome));
-    run(&folder, &arch).passed();
-    // HIP does refuse it.
-    let program = folder.join("reproduce.cpp");
-    let source = fs::read_to_string(&program).unwrap();
-    fs::write(&program, source.replace("if (launch.is_packet) {", "if (false) {")).unwrap();
-    fs::remove_file(folder.join("reproduce")).unwrap();
-    compile(&folder, "c++");
-    let refused = run(&folder, &arch);
-    assert!(refused.status.code() == Some(2) && refused.stderr.contains("error: step 5: "), "{}", text(&refused));
-    // What it does is compared.
-    let (_outcome, folder) = compiled(&file, &[]);
-    without(&folder, |line| line.trim_start().starts_with("{5, LAUNCH,"));
-    failed(&run(&folder, &arch));
 }
 
 #[test]

@@ -99,7 +99,11 @@ impl Story {
 
     /// The same on a processor.
     pub(crate) fn on(arch: &str) -> Story {
-        let code = fs::read(harness::kernels(arch)).unwrap();
+        Story::of(arch, fs::read(harness::kernels(arch)).unwrap())
+    }
+
+    /// The same of code that has `increment` and `tally`.
+    pub(crate) fn of(arch: &str, code: Vec<u8>) -> Story {
         let a: Vec<u32> = (0..3000u32).map(|n| n.wrapping_mul(0x9e37_79b9)).collect();
         let b = vec![7; 1024];
         let mut now = incremented(&a);
@@ -153,7 +157,9 @@ impl Story {
             let (_, size) = places(code, "increment.kd");
             let loaded = Loaded { executable, code_object, agent: 1, base, size, delta: base, uri: String::new() };
             writer.loaded(&loaded).unwrap();
-            for symbol in ["increment", "tally", "tell_time", "write_to", "wait_for", "meet"] {
+            let known = amdgpu_code_object::CodeObject::parse(code).unwrap();
+            let all = ["increment", "tally", "tell_time", "write_to", "wait_for", "meet"];
+            for symbol in all.into_iter().filter(|symbol| known.kernel(symbol).is_some()) {
                 let id = kernels.len() as u64 + 1;
                 let object = base + places(code, &format!("{symbol}.kd")).0;
                 let symbol = symbol.to_owned();
