@@ -1,5 +1,6 @@
 // A host that writes memory while a kernel reads other parts of it. Prints "beside ADDRESS BYTES" for each such write, and PASS.
 // Compiled with another FACTOR, or with SILENT, kernels compute something else, or leave out stores to memory of the host.
+// With PLAIN, nothing says that kernels only read there.
 #include "check.h"
 
 #ifndef FACTOR
@@ -11,10 +12,16 @@ constexpr bool TELLS = false;
 constexpr bool TELLS = true;
 #endif
 
+#ifdef PLAIN
+using From = volatile unsigned*;
+#else
+using From = const unsigned* __restrict__;
+#endif
+
 constexpr unsigned WORDS = 1024, HALF = WORDS / 2, ROUNDS = 1 << 20, TRIES = 50;
 
 // Says that it has begun, and reads the first half of `from` when it has run for some time.
-extern "C" __global__ void slow(volatile unsigned* flags, unsigned* __restrict__ to, const unsigned* __restrict__ from, unsigned rounds) {
+extern "C" __global__ void slow(volatile unsigned* flags, unsigned* __restrict__ to, From from, unsigned rounds) {
     unsigned i = threadIdx.x, x = i;
     if (TELLS && i == 0) flags[0] += 1;
     for (unsigned round = 0; round < rounds; ++round) x = (x ^ round) * 1664525 + 1013904223;
@@ -23,7 +30,7 @@ extern "C" __global__ void slow(volatile unsigned* flags, unsigned* __restrict__
 }
 
 // Reads the second half.
-extern "C" __global__ void sum(unsigned* __restrict__ to, const unsigned* __restrict__ from) {
+extern "C" __global__ void sum(unsigned* __restrict__ to, From from) {
     to[threadIdx.x] = to[threadIdx.x] * FACTOR + from[HALF + threadIdx.x];
 }
 

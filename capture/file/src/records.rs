@@ -94,7 +94,7 @@ numbered! {
         1 Idle,
         /// The pages that the host wrote are there: the kernel of the system noted them.
         2 Page,
-        /// What was found by either; GPUs may have written a part of it.
+        /// The host or a GPU wrote it: which of them, memory does not say.
         3 Either,
     }
 

@@ -64,9 +64,21 @@ impl File {
         self.lacks(kernels, taken, &dispatch)
     }
 
+    /// Writes parts of memory, which are in the order of their addresses.
+    pub(in crate::capture) fn parts(&mut self, parts: &[(u64, Vec<u8>)]) -> Result<SnapshotId, Failed> {
+        let mut snapshot = self.writer()?.snapshot(None);
+        parts.iter().try_for_each(|(at, bytes)| snapshot.bytes(*at, bytes))?;
+        snapshot.finish()
+    }
+
     /// Writes a step that does nothing: memory before it was changed by what is no step.
-    pub(in crate::capture) fn changed_step(&mut self, sequence: u64, delta: SnapshotId) -> Result<(), Failed> {
-        let (kind, evidence, delta) = (StepKind::Copy, Evidence::Idle, Some(delta));
+    pub(in crate::capture) fn changed_step(
+        &mut self,
+        sequence: u64,
+        delta: SnapshotId,
+        evidence: Evidence,
+    ) -> Result<(), Failed> {
+        let (kind, delta) = (StepKind::Copy, Some(delta));
         self.writer()?.step(&Step { region: REGION, sequence, kind, delta, evidence, ..Step::default() })
     }
 

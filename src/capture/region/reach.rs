@@ -24,6 +24,8 @@ use crate::capture::take::Reading;
 
 /// How much of the host's memory is kept to be compared. Of what is more, a hash is kept of each chunk.
 const KEPT: u64 = 1 << 30;
+/// Bytes of all that dispatches have changed in memory of the host that the region keeps: a kernel may have written all of it.
+const KEPT_OF_DISPATCHES: u64 = 256 << 20;
 /// Bytes that are compared at a time: pieces end where addresses are multiples of it, as those of snapshots do.
 const STEP: u64 = 1 << 20;
 /// Bytes of an address, less one: an address may begin so far before what has changed.
@@ -48,6 +50,9 @@ pub(in crate::capture) struct Reached {
     pub(super) told_of_vendor: bool,
     pub(super) told_of_aperture: bool,
     pub(super) told_of_changes: bool,
+    pub(super) told_of_dispatches: bool,
+    /// How many bytes that dispatches have changed in memory of the host the file has.
+    of_dispatches: u64,
     /// How many steps the file has, and how many since the last checkpoint.
     pub(super) steps: u64,
     pub(super) since_checkpoint: u64,
@@ -175,6 +180,9 @@ fn led_to(capture: &Capture, span: (u64, u64), bytes: &[u8]) -> Vec<Allocation> 
     });
     found
 }
+
+/// Parts of memory, each with its address.
+pub(super) type Parts = Vec<(u64, Vec<u8>)>;
 
 /// The memory of a delta.
 pub(super) struct Delta<'a, 'r> {
@@ -435,9 +443,10 @@ impl Delta<'_, '_> {
         Some(changed)
     }
 
-    /// After a dispatch: takes in what memory of the host is that the dispatch may have written. What it cannot write the host has written,
-    /// and the next delta has it.
-    pub(super) fn after_dispatch(&mut self, kernarg: &[u8], arguments: &Arguments) -> Result<(), Failed> {
+    /// After a dispatch: takes in what memory of the host is that the dispatch may have written, and returns what of it has changed: the
+    /// host may have written a part of that. `None` if that is more than the file keeps. What the dispatch cannot write the host has
+    /// written, and the next delta has it.
+    pub(super) fn after_dispatch(&mut self, kernarg: &[u8], arguments: &Arguments) -> Result<Option<Parts>, Failed> {
         self.defers = true;
         let memory = lock(&self.capture.memory);
         let mut from_arguments: Vec<u64> = Vec::new();
@@ -459,7 +468,24 @@ impl Delta<'_, '_> {
         let ones = self.reached.all.values().filter(|one| one.shadow.is_some());
         let written: Vec<Allocation> =
             ones.map(|one| one.allocation).filter(|allocation| closure.contains(&allocation.base)).collect();
-        written.iter().try_for_each(|range| self.compare_one(range, &mut |_, _| Ok(())))
+        let (mut parts, mut bytes) = (Parts::new(), self.reached.of_dispatches);
+        let most = KEPT_OF_DISPATCHES.min(bytes.saturating_add(self.left));
+        for range in &written {
+            self.compare_one(range, &mut |at, changed| {
+                bytes += changed.len() as u64;
+                // Memory that is in two allocations is there once.
+                let behind = parts.last().map_or(0, |(last, bytes)| last + bytes.len() as u64);
+                if bytes <= most && behind <= at {
+                    parts.push((at, changed.to_vec()));
+                }
+                Ok(())
+            })?;
+        }
+        let is_kept = bytes <= most;
+        if is_kept {
+            self.reached.of_dispatches = bytes;
+        }
+        Ok(is_kept.then_some(parts))
     }
 }
 

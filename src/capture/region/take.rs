@@ -6,7 +6,7 @@ use std::{mem, ptr};
 
 use amdgpu_code_object::Arguments;
 use hsa_sys::abi::aql::{Packet, vendor};
-use logdur_capture::{Severity, SnapshotId, StepKind, words};
+use logdur_capture::{Evidence, Severity, SnapshotId, StepKind, words};
 use logdur_intercept::Interceptor;
 use logdur_intercept::queue::Queue;
 use logdur_intercept::reaper;
@@ -14,7 +14,7 @@ use logdur_settings as settings;
 use logdur_settings::CaptureScope;
 use logdur_system::lock;
 
-use super::reach::{Delta, Whole};
+use super::reach::{Delta, Parts, Whole};
 use super::{Other, Reached, Region};
 use crate::capture::copies::{Moved, Written};
 use crate::capture::file::{Over, Read};
@@ -141,7 +141,7 @@ impl Capture {
         let is_own = taken.ran == taken.packet.kernel_object();
         let arguments = if is_own { lock(&self.file).arguments(taken.ran) } else { Arguments::default() };
         let mut delta = self.a_delta(reached, reading, Written::default(), end);
-        delta.after_dispatch(&taken.kernarg.bytes, &arguments)?;
+        let meanwhile = delta.after_dispatch(&taken.kernarg.bytes, &arguments)?;
         let changed = region.hashes.then(|| delta.changed());
         let unread = mem::take(&mut delta.unread);
         self.tell_unread(interceptor, unread)?;
@@ -157,6 +157,7 @@ impl Capture {
         for what in lock(&self.file).step(interceptor, self.kernels, &taken, about)? {
             interceptor.notice(format!("capture: {what}"));
         }
+        self.write_meanwhile(reached, meanwhile)?;
         self.taken.fetch_add(1, Ordering::Relaxed);
         if region.every.is_some_and(|every| reached.since_checkpoint >= every) {
             reached.since_checkpoint = 0;
@@ -164,6 +165,25 @@ impl Capture {
             if let Some(snapshot) = snapshot {
                 lock(&self.file).checkpoint(steps, snapshot)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Writes what has changed in memory of the host while a dispatch ran that may have written it: a step that does nothing.
+    fn write_meanwhile(&self, reached: &mut Reached, changed: Option<Parts>) -> Result<(), Untaken> {
+        let mut file = lock(&self.file);
+        let Some(changed) = changed else {
+            if !mem::replace(&mut reached.told_of_dispatches, true) {
+                let text = "dispatches have changed more memory of the host than is kept: it counts as written by them, \
+                            though the host may have written there meanwhile";
+                file.tell_of_region(Severity::Info, text)?;
+            }
+            return Ok(());
+        };
+        if !changed.is_empty() {
+            let snapshot = file.parts(&changed)?;
+            reached.steps += 1;
+            file.changed_step(reached.steps, snapshot, Evidence::Either)?;
         }
         Ok(())
     }
@@ -181,7 +201,7 @@ impl Capture {
         let last = others.len();
         if let Some(delta) = changed.filter(|_| others.is_empty()) {
             reached.steps += 1;
-            lock(&self.file).changed_step(reached.steps, delta)?;
+            lock(&self.file).changed_step(reached.steps, delta, Evidence::Idle)?;
         }
         for (n, (Other { kind, packet, queue, index, .. }, known)) in others.into_iter().enumerate() {
             reached.steps += 1;

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use logdur_capture::{Checkpoint, CodeObject, Id, Options, Placed, Reader, RegionEnd, Step, StepKind, Writer};
+use logdur_capture::{
+    Checkpoint, CodeObject, Evidence, Id, Options, Placed, Reader, RegionEnd, Step, StepKind, Writer,
+};
 
 use super::region::{Bytes, memory, snapshot, text};
 use super::verify::{ended, on_file};
@@ -205,13 +207,12 @@ fn random_programs_replay_in_both_orders_with_the_runtime_and_without() {
     }
 }
 
-#[test]
-fn what_the_host_writes_beside_a_kernel_that_only_reads_there_is_no_result_of_the_kernel() {
+/// A region of a program whose host writes memory beside kernels that read other parts of it, and these writes: addresses and bytes.
+fn beside(program: PathBuf, options: &[&str]) -> (Run, PathBuf, Vec<(u64, u64)>) {
     let keep = Run::new(built("omniprobe"));
     let file = keep.file("run.ldcap");
-    let options = ["--capture", file.to_str().unwrap(), "--capture-region", "kernel:^slow$@1+", "-l", "/dev/null"];
-    let run = Run::hip("beside").probed(&options).passed();
-    // Each was while a kernel was in flight that reads other parts of this memory.
+    let all = ["--capture", file.to_str().unwrap(), "--capture-region", "kernel:^slow$@1+", "-l", "/dev/null"];
+    let run = Run::new(program).probed(&[&all[..], options].concat()).passed();
     let beside = run.stdout.lines().filter_map(|line| line.strip_prefix("beside 0x"));
     let writes: Vec<(u64, u64)> = beside
         .map(|line| {
@@ -219,6 +220,24 @@ fn what_the_host_writes_beside_a_kernel_that_only_reads_there_is_no_result_of_th
             (u64::from_str_radix(address, 16).unwrap(), bytes.parse().unwrap())
         })
         .collect();
+    (keep, file, writes)
+}
+
+/// Kernels that compute something else, or leave a store to memory of the host out, do not pass.
+fn others_fail(file: &Path, options: &str) {
+    for other in ["-O3 -DFACTOR=5", "-O3 -DSILENT"] {
+        let object = harness::hip_object("beside", &harness::arch(), &format!("{other} {options}"));
+        for way in [&["--backend", "emu"][..], &[]] {
+            let other = ["--hsaco", object.to_str().unwrap()];
+            let outcome = verified(file, &[way, &other].concat());
+            assert_eq!(outcome.status.code(), Some(6), "{way:?} {other:?}: {}", text(&outcome));
+        }
+    }
+}
+
+#[test]
+fn what_the_host_writes_beside_a_kernel_that_only_reads_there_is_no_result_of_the_kernel() {
+    let (keep, file, writes) = beside(harness::hip("beside"), &[]);
     let reader = Reader::open(&file).unwrap();
     let has = |delta: &Bytes, (at, length): (u64, u64)| {
         delta.iter().any(|(start, bytes)| *start >= at && start + bytes.len() as u64 <= at + length)
@@ -231,7 +250,7 @@ fn what_the_host_writes_beside_a_kernel_that_only_reads_there_is_no_result_of_th
         .filter(|(_, delta)| writes.iter().any(|write| has(delta, *write)))
         .map(|(step, _)| *step)
         .collect();
-    assert_eq!(with_writes.len(), writes.len(), "{with_writes:?}: {}", run.stdout);
+    assert_eq!(with_writes.len(), writes.len(), "{with_writes:?}: {writes:x?}");
     passes(&file, "beside");
     // The kernels behind read what the host wrote.
     for step in with_writes {
@@ -240,14 +259,50 @@ fn what_the_host_writes_beside_a_kernel_that_only_reads_there_is_no_result_of_th
         });
         ended(&verified(&lost, &["--backend", "emu"]), "FAIL", 6);
     }
-    // Kernels that compute something else, or leave a store to memory of the host out, do not pass.
-    for options in ["-O3 -DFACTOR=5", "-O3 -DSILENT"] {
-        let object = harness::hip_object("beside", &harness::arch(), options);
-        for way in [&["--backend", "emu"][..], &[]] {
-            let other = ["--hsaco", object.to_str().unwrap()];
-            ended(&verified(&file, &[way, &other].concat()), "FAIL", 6);
-        }
+    others_fail(&file, "");
+}
+
+#[test]
+fn what_the_host_writes_beside_a_kernel_that_may_write_there_is_told_apart_by_replays_and_qualifies_them() {
+    let program = harness::hip_optimized("beside", "-O3 -DPLAIN");
+    let (keep, file, writes) = beside(program, &["--capture-checkpoints", "3", "--region-hashes"]);
+    let reader = Reader::open(&file).unwrap();
+    let records = reader.records();
+    let is_meanwhile = |step: &&Placed<Step>| step.evidence == Evidence::Either;
+    // One has what the kernel wrote, and most have what the host wrote, too.
+    let found = records.steps.iter().filter(is_meanwhile).count();
+    assert!(found >= writes.len() && writes.len() == 3, "{found} {writes:x?}");
+    let said = "and count as the host's: replays leave them alone. That was in ";
+    for way in [&["--backend", "emu"][..], &["--backend", "emu", "--concurrent"], &[], &["--concurrent"]] {
+        let outcome = verified(&file, way);
+        ended(&outcome, "PASS (qualified)", 0);
+        let text = text(&outcome);
+        let counts = text.lines().filter_map(|line| line.split_once(said)?.1.split(' ').next()?.parse::<usize>().ok());
+        assert_eq!(counts.sum::<usize>(), writes.len(), "{way:?}: {text}");
     }
+    others_fail(&file, "-DPLAIN");
+    // What the host wrote is needed: kernels behind it read it.
+    let lost = rewritten(&reader, &keep.file("lost.ldcap"), |step, delta| {
+        if step.evidence == Evidence::Either {
+            delta.retain(|(start, _)| *start != writes[0].0);
+        }
+    });
+    assert_eq!(verified(&lost, &["--backend", "emu"]).status.code(), Some(6));
+    // One dispatch, a part of the region, and a program of it.
+    let last = records.steps.iter().rposition(|step| is_meanwhile(&step)).unwrap();
+    let last = records.steps[last - 1].dispatch.as_ref().unwrap().id;
+    ended(&verified(&file, &["--dispatch", &last.to_string(), "--backend", "emu"]), "PASS (qualified)", 0);
+    let trimmed = keep.file("trimmed.ldcap");
+    let trim = ["--keep", "kernel:^slow$", "-o", trimmed.to_str().unwrap(), "--backend", "emu"];
+    let outcome = on_file(Run::new(built("omniprobe")), "trim", &file, "", &trim);
+    assert!(outcome.status.success(), "{}", text(&outcome));
+    ended(&verified(&trimmed, &["--backend", "emu"]), "PASS (qualified)", 0);
+    let info = on_file(Run::new(built("omniprobe")), "info", &file, "", &["--region"]);
+    assert!(text(&info).contains("changed while the dispatch before it ran, by it or by the host"), "{}", text(&info));
+    let folder = keep.file("program");
+    let options = ["--region", "-o", folder.to_str().unwrap()];
+    let outcome = on_file(Run::new(built("omniprobe")), "reproduce", &file, "", &options);
+    assert!(text(&outcome).contains("the host may have changed meanwhile"), "{}", text(&outcome));
 }
 
 #[test]

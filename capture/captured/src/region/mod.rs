@@ -69,6 +69,11 @@ impl Part {
 /// The first version of the format whose steps have digests.
 const WITH_DIGESTS: (u16, u16) = (1, 10);
 
+/// True for a step that only has what changed while the dispatch before it ran, in memory of the host that this may have written.
+fn is_meanwhile(step: &Step) -> bool {
+    step.evidence == Evidence::Either && step.kind == StepKind::Copy && step.bytes == 0
+}
+
 /// True for steps that are packets of a queue.
 fn has_packet(step: &Step) -> bool {
     matches!(step.kind, StepKind::Dispatch | StepKind::Barrier | StepKind::Vendor)
@@ -159,6 +164,12 @@ impl<'r> Region<'r> {
         Part { first: 1, last: self.count(), start: None, reference: self.reference(self.count()) }
     }
 
+    /// The last step that belongs to a step: what changed while it ran is told behind it.
+    fn with_meanwhile(&self, step: u64) -> u64 {
+        let next = self.steps.get(step as usize);
+        if next.is_some_and(|next| is_meanwhile(next)) { step + 1 } else { step }
+    }
+
     /// The memory after a step, if the capture has it.
     fn reference(&self, step: u64) -> Option<SnapshotId> {
         let at_end = self.end.filter(|_| step == self.count()).and_then(|end| end.after);
@@ -189,7 +200,7 @@ impl<'r> Region<'r> {
     /// When the region has no such dispatch.
     pub fn until(&self, dispatch: u64) -> Result<Part> {
         let found = self.dispatches().find(|(_, found)| found.id == dispatch);
-        let Some((last, _)) = found else {
+        let Some(last) = found.map(|(step, _)| self.with_meanwhile(step)) else {
             let ids: Vec<u64> = self.dispatches().map(|(_, dispatch)| dispatch.id).collect();
             let (first, end) = (ids.iter().min().unwrap_or(&0), ids.iter().max().unwrap_or(&0));
             return Err(CapturedError::Usage {
@@ -231,12 +242,9 @@ impl<'r> Region<'r> {
         if self.record.has_dependencies {
             all.extend(check::missing(&self.steps));
         }
-        let either: Vec<u64> = self
-            .steps
-            .iter()
-            .filter(|step| step.delta.is_some() && !matches!(step.evidence, Evidence::Idle | Evidence::Page))
-            .map(|step| step.sequence)
-            .collect();
+        let is_sure = |step: &Step| matches!(step.evidence, Evidence::Idle | Evidence::Page) || is_meanwhile(step);
+        let either: Vec<u64> =
+            self.steps.iter().filter(|step| step.delta.is_some() && !is_sure(step)).map(|step| step.sequence).collect();
         if let Some(first) = either.first() {
             all.push(format!(
                 "what the host changed before {} steps, the first of them {first}, may hold bytes that a GPU wrote",

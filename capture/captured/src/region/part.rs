@@ -9,7 +9,7 @@ use logdur_capture::{
     UNANNOUNCED,
 };
 
-use super::{Part, Region};
+use super::{Part, Region, is_meanwhile};
 use crate::dispatch::{CapturedDispatch, Companion};
 use crate::error::{CapturedError, Result};
 use crate::regions::PAGE;
@@ -55,6 +55,13 @@ pub struct PartStep<'r> {
     pub delta: Option<Memory<'r>>,
     /// What it does.
     pub work: Work<'r>,
+}
+
+impl PartStep<'_> {
+    /// True if it only has what changed while the dispatch before it ran, in memory that the host and this dispatch may have written.
+    pub fn is_meanwhile(&self) -> bool {
+        is_meanwhile(self.step)
+    }
 }
 
 /// Steps of a region, and their memory as if they were one dispatch.
@@ -189,6 +196,11 @@ impl<'r> CapturedPart<'r> {
              not compared",
             self.part.last
         ))
+    }
+
+    /// The last step, without what changed while it ran: its number among those of the part.
+    pub fn last(&self) -> Option<usize> {
+        self.steps.iter().rposition(|step| !step.is_meanwhile())
     }
 
     /// The symbol of the kernel of a step; empty for other steps.

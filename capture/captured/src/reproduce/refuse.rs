@@ -69,6 +69,13 @@ pub(super) fn check(subject: &Subject<'_>, reach: &Reach<'_>) -> Result<Vec<Stri
             doubts.push(text.clone());
         }
     }
+    let steps = subject.part.iter().flat_map(|part| &part.steps);
+    let meanwhile = steps.filter(|step| step.is_meanwhile()).count();
+    if meanwhile > 0 {
+        doubts.push(format!(
+            "what {meanwhile} dispatches may have written the host may have changed meanwhile: the program writes none of it"
+        ));
+    }
     let mut refused = Vec::new();
     subject.kernels.iter().try_for_each(|kernel| of_kernel(kernel, &mut refused))?;
     for (number, dispatch) in subject.launches() {

@@ -71,8 +71,8 @@ impl<'c> Subject<'c> {
     pub(super) fn of_part(part: &'c CapturedPart<'c>) -> Subject<'c> {
         let step = |(at, step): (usize, &'c PartStep<'c>)| Step {
             number: step.step.sequence,
-            // What is written before the first is what the memory begins with.
-            delta: step.delta.as_ref().filter(|_| at > 0),
+            // What is written before the first is what the memory begins with. What changed while a kernel ran it may have written itself.
+            delta: step.delta.as_ref().filter(|_| at > 0 && !step.is_meanwhile()),
             work: step.work,
         };
         let steps = part.steps.iter().enumerate().map(step).collect();

@@ -107,6 +107,9 @@ pub fn bench(part: &CapturedPart<'_>, options: &Options, warm_up: u32) -> Result
     let mut loaded = LoadedPart::set(part, &options.setup)?;
     let own = loaded.side(&Variant::default())?;
     let side = loaded.side(&options.variant)?;
+    if loaded.is_concurrent {
+        loaded.decide_all(&own)?;
+    }
     let judgement = verify(&mut loaded, [&own, &side], COMPARED)?.judgement;
     let sides = if side.is_like(&own) { vec![&side] } else { vec![&side, &own] };
     let mut runs: Vec<Runs> = sides.iter().map(|_| Runs::default()).collect();
@@ -121,7 +124,7 @@ pub fn bench(part: &CapturedPart<'_>, options: &Options, warm_up: u32) -> Result
             }
         }
     }
-    let mut qualified = [part.qualified.clone(), loaded.loaded.qualified.clone(), judgement.qualified].concat();
+    let mut qualified = [loaded.qualified(), judgement.qualified].concat();
     let ends = runs.first().map_or(0, |runs| runs.ends.len());
     if ends > 1 {
         qualified.push(format!("the measured replays left {ends} different memories"));

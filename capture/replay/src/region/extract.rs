@@ -21,7 +21,7 @@ pub(super) const BY_REPLAY: &str = "by-replay";
 /// # Errors
 /// What keeps the part from being replayed; when the file cannot be written.
 pub fn extract(part: &CapturedPart<'_>, setup: &Setup, path: &Path) -> Result<()> {
-    let Some(last) = part.steps.len().checked_sub(1) else {
+    let Some(last) = part.last() else {
         return Err(ReplayError::Unsupported("a part without steps".to_owned()));
     };
     let Some((kernel, dispatch)) = part.steps.get(last).and_then(|step| match step.work {
@@ -51,8 +51,8 @@ pub fn extract(part: &CapturedPart<'_>, setup: &Setup, path: &Path) -> Result<()
     };
     let replayed = format!("memory before and after is that of a replay of region {region}, {}", part.part.steps());
     writer.note(&said(replayed))?;
-    for why in part.qualified.iter().chain(&loaded.loaded.qualified) {
-        writer.note(&Note { severity: Severity::Loss, ..said(why.clone()) })?;
+    for why in loaded.qualified() {
+        writer.note(&Note { severity: Severity::Loss, ..said(why) })?;
     }
     let (before, after) = (Some(before), Some(after));
     writer.dispatch(&Dispatch { before, after, scope: part.region.record.scope, ..dispatch.value.clone() })?;

@@ -8,6 +8,7 @@ mod bench;
 mod bisect;
 mod extract;
 mod hashes;
+mod meanwhile;
 mod observed;
 mod reached;
 mod run;
@@ -166,6 +167,9 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
     let own = loaded.side(&Variant::default())?;
     let side = loaded.side(&options.variant)?;
     let judged = if side.is_like(&own) { Judged::Own } else { Judged::Other };
+    if loaded.is_concurrent || !options.verified && judged == Judged::Other {
+        loaded.decide_all(&own)?;
+    }
     let mut found = None;
     let mut own_replays = 0;
     let mut times = Vec::new();
@@ -189,7 +193,7 @@ pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
     };
     let reference = reference.filter(|_| options.verified);
     let (judgement, mask_begins) = found.unzip();
-    let mut qualified = [part.qualified.clone(), loaded.loaded.qualified.clone()].concat();
+    let mut qualified = loaded.qualified();
     let (overall, buffers) = match judgement {
         Some(Judgement { overall, buffers, qualified: judged }) => {
             qualified.extend(loaded.loaded.strayed(&buffers));

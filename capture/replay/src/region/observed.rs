@@ -77,9 +77,5 @@ pub fn observed(
             break;
         }
     }
-    Ok(ObservedPart {
-        device: loaded.loaded.device().description().clone(),
-        dispatches,
-        qualified: [part.qualified.clone(), loaded.loaded.qualified.clone()].concat(),
-    })
+    Ok(ObservedPart { device: loaded.loaded.device().description().clone(), dispatches, qualified: loaded.qualified() })
 }

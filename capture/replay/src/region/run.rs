@@ -9,6 +9,7 @@ use logdur_captured::Code;
 use logdur_captured::region::{CapturedPart, PartStep, Work};
 use logdur_captured::verify::{BufferReport, Judged, Score};
 
+use super::meanwhile::undecided;
 use super::together::{Together, changed};
 use super::{Launched, PartTimes, Replaced, Reshaped, mask_limit};
 use crate::error::{ReplayError, Result};
@@ -29,6 +30,8 @@ pub(super) struct LoadedPart<'c> {
     pub(super) kernels: Vec<Placed>,
     /// Where the memory is that is written before each step: what of memory that was known before had changed.
     pub(super) changed: Vec<Vec<PlacedRange>>,
+    /// What of that is not decided yet: of each step with what changed while the dispatch before it ran.
+    pub(super) undecided: Vec<Vec<PlacedRange>>,
     /// Steps run beside each other.
     pub(super) is_concurrent: bool,
     /// How they ran beside each other the last time.
@@ -48,6 +51,11 @@ pub(super) struct Side {
 }
 
 impl Side {
+    /// True for the application's own kernels, as it launched them.
+    pub(super) fn is_own(&self) -> bool {
+        self.replaced.is_empty() && self.reshaped.is_empty()
+    }
+
     /// True when the same code runs.
     pub(super) fn is_like(&self, other: &Side) -> bool {
         let is_like = |pair: (&Option<Launch>, &Option<Launch>)| match pair {
@@ -70,9 +78,10 @@ impl<'c> LoadedPart<'c> {
     pub(super) fn set(part: &'c CapturedPart<'c>, setup: &Setup) -> Result<LoadedPart<'c>> {
         let mut loaded = LoadedDispatch::set(&part.captured, setup)?;
         let kernels = part.kernels.iter().map(|kernel| loaded.kernel_of(kernel)).collect::<Result<Vec<Placed>>>()?;
-        let changed = changed(part, &loaded)?;
+        let mut changed = changed(part, &loaded)?;
+        let undecided = undecided(part, &mut changed);
         let (mask_limit, is_concurrent) = (mask_limit(setup), setup.concurrent);
-        let set = LoadedPart { part, loaded, mask_limit, kernels, changed, is_concurrent, together: None };
+        let set = LoadedPart { part, loaded, mask_limit, kernels, changed, undecided, is_concurrent, together: None };
         if is_concurrent {
             set.has_dependencies()?;
         }
@@ -212,7 +221,11 @@ impl<'c> LoadedPart<'c> {
         let Some(step) = self.part.steps.get(number) else { return Ok(None) };
         let done = match step.work {
             Work::Dispatch { .. } => match side.launches.get(number) {
-                Some(Some(launch)) => self.loaded.run_on(launch).map(|times| Some(times.gpu_ns)),
+                Some(Some(launch)) => {
+                    let before = self.before_dispatch(side, number)?;
+                    let times = self.loaded.run_on(launch);
+                    times.and_then(|times| self.decide(number, before).map(|()| Some(times.gpu_ns)))
+                }
                 _ => Ok(None),
             },
             Work::Copy { to, from, bytes } => {

@@ -88,14 +88,16 @@ impl LoadedPart<'_> {
     }
 
     fn needs(&self, side: &Side) -> Vec<Needs> {
-        let needs = self.part.steps.iter().zip(&side.launches).zip(&self.changed).map(|((step, launch), changed)| {
+        let steps = self.part.steps.iter().zip(&side.launches).zip(&self.changed).enumerate();
+        let needs = steps.map(|(number, ((step, launch), changed))| {
             let (queue, index) = (step.step.queue, step.step.index);
             let is_packet = matches!(step.work, Work::Dispatch { .. } | Work::Barrier);
             Needs {
                 packet: is_packet.then_some((queue, index)),
                 waited: step.step.waited.clone(),
                 is_barrier: matches!(step.work, Work::Barrier),
-                is_alone: !is_packet || !changed.is_empty() || launch.as_ref().is_some_and(|launch| launch.meets()),
+                is_alone: !self.is_nothing(number)
+                    && (!is_packet || !changed.is_empty() || launch.as_ref().is_some_and(|launch| launch.meets())),
             }
         });
         needs.collect()
@@ -112,6 +114,9 @@ impl LoadedPart<'_> {
         for (launch, at) in side.launches.iter().zip(&side.arguments) {
             launch.as_ref().map_or(Ok(()), |launch| self.loaded.write_arguments(launch, *at))?;
         }
+        (0..self.part.steps.len())
+            .filter(|number| self.is_nothing(*number))
+            .for_each(|number| schedule.has_completed(number));
         let mut together = Together { queues: schedule.queues(), alone: schedule.alone(), most: 0 };
         let (start, mut gpu_ns, mut in_flight) = (Instant::now(), 0, Vec::<usize>::new());
         loop {

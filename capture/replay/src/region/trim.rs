@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use logdur_capture::{
     Evidence, FileStorage, FramePosition, Id, Note, Options as FileOptions, RegionEnd, Scope, Severity, SnapshotId,
-    Step, Writer,
+    Step, StepKind, Writer,
 };
 use logdur_captured::Told;
 use logdur_captured::region::{CapturedPart, PartStep, Work};
@@ -53,8 +53,8 @@ pub fn trim(part: &CapturedPart<'_>, setup: &Setup, kept: &Kept, storage: FileSt
     let is_kept =
         |step: &PartStep<'_>| matches!(step.work, Work::Dispatch { .. }) && kept.steps.contains(&step.step.sequence);
     let is_barrier = |step: &PartStep<'_>| matches!(step.work, Work::Barrier);
-    let last = part.steps.len().saturating_sub(1);
-    if !part.steps.last().is_some_and(is_kept) {
+    let last = part.last().unwrap_or_default();
+    if !part.steps.get(last).is_some_and(is_kept) {
         return Err(ReplayError::Usage {
             what: format!("region {}, {}", part.region.record.id, part.part.steps()),
             expected: "a dispatch that is kept as its last step".to_owned(),
@@ -85,6 +85,10 @@ pub fn trim(part: &CapturedPart<'_>, setup: &Setup, kept: &Kept, storage: FileSt
     let mut fault = None;
     for (number, step) in part.steps.iter().enumerate().take(last + 1) {
         loaded.prepare(number)?;
+        if step.is_meanwhile() {
+            trimming.meanwhile(&loaded, number)?;
+            continue;
+        }
         let delta = step.delta.as_ref().filter(|_| number > 0).map_or_else(Vec::new, |delta| delta.ranges());
         trimming.zero(&loaded.loaded, &delta)?;
         trimming.waiting.extend(delta);
@@ -108,9 +112,14 @@ pub fn trim(part: &CapturedPart<'_>, setup: &Setup, kept: &Kept, storage: FileSt
             }
             Err(error) => return Err(error),
         }
-        let next = part.steps.iter().skip(number + 1).find(|step| !is_barrier(step));
+        let next = part.steps.iter().skip(number + 1).find(|step| !is_barrier(step) && !step.is_meanwhile());
         let pages = next.filter(|next| !is_kept(next)).map(|_| pages(&mut loaded.loaded)).transpose()?;
         trimming.then = Some(Then { pages, is_over: false });
+    }
+    if last + 1 < part.steps.len() && fault.is_none() {
+        loaded.prepare(last + 1)?;
+        trimming.meanwhile(&loaded, last + 1)?;
+        trimming.behind(&loaded.loaded)?;
     }
     trimming.end(&loaded, fault)
 }
@@ -227,6 +236,43 @@ impl Trimming<'_, '_> {
             digest: Id::default(),
             ..step.step.value.clone()
         })?;
+        Ok(())
+    }
+
+    /// What the host has written while a dispatch ran, which replays have decided.
+    fn meanwhile(&mut self, loaded: &LoadedPart<'_>, number: usize) -> Result<()> {
+        let of_host = loaded.changed.get(number).into_iter().flatten();
+        let ranges: Vec<Range<u64>> = of_host.map(|range| range.captured.clone()).collect();
+        self.zero(&loaded.loaded, &ranges)?;
+        self.waiting.extend(ranges);
+        Ok(())
+    }
+
+    /// Writes what the host has written behind the last dispatch.
+    fn behind(&mut self, loaded: &LoadedDispatch<'_>) -> Result<()> {
+        let mut snapshot = self.writer.snapshot(None);
+        let mut has_any = false;
+        for range in std::mem::take(&mut self.waiting) {
+            for part in self.reached.parts(&range).iter().flat_map(|part| loaded.restored_of(part)) {
+                let mut bytes = vec![0; (part.end - part.start) as usize];
+                loaded.read_captured(part.start, &mut bytes)?;
+                snapshot.bytes(part.start, &bytes)?;
+                has_any = true;
+            }
+        }
+        if has_any {
+            let delta = Some(snapshot.finish()?);
+            self.sequence += 1;
+            let (sequence, kind, evidence) = (self.sequence, StepKind::Copy, Evidence::Idle);
+            self.writer.step(&Step {
+                region: self.part.region.record.id,
+                sequence,
+                kind,
+                delta,
+                evidence,
+                ..Step::default()
+            })?;
+        }
         Ok(())
     }
 

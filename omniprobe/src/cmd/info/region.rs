@@ -40,6 +40,10 @@ fn rows<'r>(reader: &'r Reader, region: &Region<'r>) -> Result<Vec<Row<'r>>> {
                 grid = format!("{} by {}", shape(packet.grid_size()), shape(packet.workgroup_size().map(u32::from)));
                 format!("dispatch {} {}", dispatch.id, demangled(symbol(reader, dispatch)))
             }
+            (StepKind::Copy, _) if step.bytes == 0 => match step.evidence {
+                Evidence::Either => "changed while the dispatch before it ran, by it or by the host".to_owned(),
+                _ => "changed by the host".to_owned(),
+            },
             (StepKind::Copy, _) => format!("copy of {} bytes from {:#x} to {:#x}", step.bytes, step.from, step.to),
             (StepKind::Fill, _) => {
                 format!("fill of {} bytes at {:#x} with {:#x}", step.bytes, step.to, step.value.value)

@@ -351,9 +351,9 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
             .zip(partner)
             .map(|(launched, partner)| (Found { launched, element: Some(element), stored, fault: None }, partner));
     }
-    let both = part.qualified.iter().chain(&loaded.loaded.qualified);
+    let both = loaded.qualified().into_iter();
     let theirs = other.qualified.iter().filter(|_| !is_same).map(|text| format!("other capture: {text}"));
-    result.qualified = both.cloned().chain(theirs).collect();
+    result.qualified = both.chain(theirs).collect();
     let sides = if is_same { "each processor replayed the region once" } else { "each capture was replayed once" };
     result.qualified.push(format!("{sides}: what replays of it differ in is not masked"));
     Ok(result)

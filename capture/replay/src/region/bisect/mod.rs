@@ -110,7 +110,7 @@ pub fn bisect(part: &CapturedPart<'_>, options: &Options, wanted: Wanted) -> Res
         part: part.part,
         wanted,
         device: loaded.loaded.device().description().clone(),
-        qualified: [part.qualified.clone(), loaded.loaded.qualified.clone()].concat(),
+        qualified: loaded.qualified(),
         replaced: side.replaced,
         reshaped: side.reshaped,
         dispatches: part.steps.iter().filter(is_dispatch).count() as u64,
