@@ -506,7 +506,9 @@ fn barriers_before_a_dispatch_behind_the_end_of_a_region_that_one_of_it_waits_fo
     run.passed();
     let records = reader.records();
     assert!(records.region_ends[0].is_complete, "{:?}", records.region_ends);
-    let steps: Vec<(StepKind, u64)> = records.steps.iter().map(|step| (step.kind, step.index)).collect();
+    // What the kernels write is memory of the host.
+    let packets = records.steps.iter().filter(|step| step.kind != StepKind::Copy);
+    let steps: Vec<(StepKind, u64)> = packets.map(|step| (step.kind, step.index)).collect();
     // The dispatch of the second queue waits for one of the first.
     let [first, .., last] = steps.as_slice() else { panic!("{steps:?}") };
     assert_eq!((first, last), (&(StepKind::Dispatch, 1), &(StepKind::Dispatch, 1)), "{steps:?}");
