@@ -219,7 +219,7 @@ fn code_for_a_family_of_processors_is_compared_on_those_of_it_and_refused_on_ano
 }
 
 /// Other code, of which `increment` adds 2.
-fn adds_two(mut code: Vec<u8>) -> Vec<u8> {
+pub(super) fn adds_two(mut code: Vec<u8>) -> Vec<u8> {
     let adds_one = |word: u32| word >> 25 == 52 && word & 0x1ff == 129;
     // Other kernels of the file do not run, or add in another way.
     let words = code.as_chunks_mut::<4>().0.iter_mut().filter(|word| adds_one(u32::from_le_bytes(**word)));

@@ -3,6 +3,7 @@
 mod alone;
 mod bench;
 mod bisect;
+mod bisect_of_much;
 mod chain;
 mod counters;
 mod damage;

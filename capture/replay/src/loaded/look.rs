@@ -10,8 +10,17 @@ use super::LoadedDispatch;
 use crate::error::Result;
 use crate::placed::{Pages, Placed, PlacedRange};
 
-/// The most bytes of which all are looked at. Of more, only those that whole replays were seen to change.
+/// The most bytes that are kept, and of which all are looked at where the device does not tell what is written. Of more, such a device shows
+/// only those that whole replays were seen to change.
 const MOST: u64 = 1 << 30;
+
+/// What was in memory at the last look, as it is on the device.
+enum Last {
+    /// All of it, one area behind the other.
+    Whole(Vec<u8>),
+    /// Pages that were written since the first look, by the captured address of their first byte. The others are as before the first step.
+    Written(BTreeMap<u64, Vec<u8>>),
+}
 
 /// Memory as it was when it was looked at last.
 pub(crate) struct Look {
@@ -20,8 +29,7 @@ pub(crate) struct Look {
     starts: Vec<usize>,
     /// The areas, by where they are now.
     by_place: Vec<usize>,
-    /// What is in the areas, one behind the other.
-    last: Vec<u8>,
+    last: Last,
     /// Room for what is there now.
     now: Vec<u8>,
     /// Pages that have changed since the first look, by the captured address of their first byte.
@@ -71,6 +79,14 @@ pub(crate) struct ChangedPage {
     pub(crate) is: Arc<[u8]>,
 }
 
+/// What is not seen of so many bytes.
+pub(crate) fn unseen(all: u64) -> String {
+    format!(
+        "of {all} bytes of memory, only those are looked at after each dispatch that are others at the end: what a dispatch writes and a later \
+         one writes back is not seen"
+    )
+}
+
 fn length(area: &PlacedRange) -> usize {
     (area.captured.end - area.captured.start) as usize
 }
@@ -81,25 +97,24 @@ impl LoadedDispatch<'_> {
         self.areas.iter().map(|area| area.captured.end - area.captured.start).sum()
     }
 
-    /// True if all memory can be looked at each time.
-    pub(crate) fn looks_at_all(&self) -> bool {
-        self.all() <= MOST
+    /// Bytes of all memory, if not all that steps write is seen: there is more than can be looked at each time, and the device does not tell
+    /// what is written.
+    pub(crate) fn unseen(&mut self) -> Option<u64> {
+        let all = self.all();
+        (all > MOST && !self.device.watch_writes()).then_some(all)
     }
 
-    /// Looks at memory as it is. Of more than can be looked at each time, a whole replay has to have been looked at before.
+    /// Looks at memory as it was before the first step. Where not all can be seen, whole replays have to have been looked at before.
     ///
     /// # Errors
     /// When the device cannot be read.
     pub(crate) fn look(&mut self) -> Result<Look> {
-        let areas = if self.looks_at_all() {
-            self.areas.clone()
-        } else {
-            let all = self.all();
-            self.qualify(format!(
-                "of {all} bytes of memory, only those are looked at after each dispatch that are others at the end: what a dispatch writes \
-                 and a later one writes back is not seen"
-            ));
-            self.dirty.runs().to_vec()
+        let areas = match self.unseen() {
+            None => self.areas.clone(),
+            Some(all) => {
+                self.qualify(unseen(all));
+                self.dirty.runs().to_vec()
+            }
         };
         // Arguments are written before each launch.
         let is_memory = |area: &PlacedRange| !self.arguments.contains(&area.captured);
@@ -115,9 +130,14 @@ impl LoadedDispatch<'_> {
         by_place.sort_by_key(|number| areas.get(*number).map(|area| area.placed));
         let is_told = self.device.watch_writes();
         let now = if is_told { Vec::new() } else { vec![0; bytes] };
-        let mut look = Look { areas, starts, by_place, last: vec![0; bytes], now, touched: BTreeSet::new(), is_told };
-        self.read_all(&look.areas, &mut look.last)?;
-        Ok(look)
+        let last = if is_told && bytes as u64 > MOST {
+            Last::Written(BTreeMap::new())
+        } else {
+            let mut last = vec![0; bytes];
+            self.read_all(&areas, &mut last)?;
+            Last::Whole(last)
+        };
+        Ok(Look { areas, starts, by_place, last, now, touched: BTreeSet::new(), is_told })
     }
 
     /// Writes memory as it was before the first step, with pages over it, where it is not so. Everything that has changed since the first look
@@ -132,7 +152,7 @@ impl LoadedDispatch<'_> {
         for page in all {
             let Some((area, start)) = look.at(page) else { continue };
             let end = (page / PAGE * PAGE + PAGE).min(area.captured.end);
-            let mut is = look.last.get(start..start + (end - page) as usize).unwrap_or_default().to_vec();
+            let mut is = self.last_at(look, page, start..start + (end - page) as usize)?;
             self.relocations.backward(page, &mut is);
             let wanted = match state.get(&page) {
                 Some(bytes) => bytes.clone(),
@@ -169,9 +189,18 @@ impl LoadedDispatch<'_> {
             let mut is = vec![0; (end - at) as usize];
             // SAFETY: a part of an area; no kernel runs.
             unsafe { self.device.read(&mut [(placed, &mut is)]) }?;
-            let Some(last) = look.last.get_mut(start..start + is.len()).filter(|last| **last != *is) else { continue };
-            let mut was = last.to_vec();
-            last.copy_from_slice(&is);
+            let within = start..start + is.len();
+            if let Last::Whole(last) = &look.last
+                && last.get(within.clone()) == Some(&*is)
+            {
+                continue;
+            }
+            let mut was = self.last_at(look, at, within.clone())?;
+            match &mut look.last {
+                Last::Written(_) if was == is => continue,
+                Last::Written(last) => _ = last.insert(at, is.clone()),
+                Last::Whole(last) => last.get_mut(within).unwrap_or_default().copy_from_slice(&is),
+            }
             self.relocations.backward(at, &mut was);
             self.relocations.backward(at, &mut is);
             pages.push(ChangedPage { at, was, is: is.into() });
@@ -179,11 +208,29 @@ impl LoadedDispatch<'_> {
         Ok(pages)
     }
 
+    /// What was at the last look in a page of an area, from an address on; `within` is where that is among all bytes of the areas.
+    fn last_at(&self, look: &Look, at: u64, within: Range<usize>) -> Result<Vec<u8>> {
+        match &look.last {
+            Last::Whole(last) => Ok(last.get(within).unwrap_or_default().to_vec()),
+            Last::Written(last) => match last.get(&at) {
+                Some(bytes) => Ok(bytes.clone()),
+                None => {
+                    let mut bytes = vec![0; within.len()];
+                    self.before().read(at, &mut bytes)?;
+                    self.relocations.forward(at, &mut bytes);
+                    Ok(bytes)
+                }
+            },
+        }
+    }
+
     /// The same, by a look at all memory.
     fn changed_of_all(&self, look: &mut Look) -> Result<Vec<ChangedPage>> {
+        // Only of a device that tells what is written not all is kept.
+        let Last::Whole(whole) = &mut look.last else { return Ok(Vec::new()) };
         self.read_all(&look.areas, &mut look.now)?;
         let mut pages = Vec::new();
-        let (mut last, mut now) = (look.last.as_slice(), look.now.as_slice());
+        let (mut last, mut now) = (whole.as_slice(), look.now.as_slice());
         for area in &look.areas {
             let (was, last_rest) = last.split_at_checked(length(area)).unwrap_or_default();
             let (is, now_rest) = now.split_at_checked(length(area)).unwrap_or_default();
@@ -204,7 +251,7 @@ impl LoadedDispatch<'_> {
                 (at, was, is) = (at + page as u64, old_rest, new_rest);
             }
         }
-        std::mem::swap(&mut look.last, &mut look.now);
+        std::mem::swap(whole, &mut look.now);
         Ok(pages)
     }
 

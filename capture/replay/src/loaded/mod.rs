@@ -34,7 +34,7 @@ use crate::{calls, contents, hostcall};
 
 pub(crate) use launch::Launch;
 pub use launch::Variant;
-pub(crate) use look::{ChangedPage, Look};
+pub(crate) use look::{ChangedPage, Look, unseen};
 
 use code::{bound, load_at, load_captured_other};
 use stores::Stores;

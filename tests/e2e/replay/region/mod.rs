@@ -71,6 +71,8 @@ pub(crate) struct Story {
     /// Code that is loaded behind it, as the kernels of `AGAIN`, and where that is.
     again: (Vec<u8>, u64),
     pub(crate) steps: Vec<StoryStep>,
+    /// Memory of the GPU: addresses and bytes.
+    pub(crate) allocations: Vec<(u64, u64)>,
     /// Behind which steps all memory is known, and what it is.
     pub(crate) checkpoints: BTreeMap<u64, Bytes>,
     pub(crate) after: Option<Bytes>,
@@ -132,6 +134,7 @@ impl Story {
                 step(Does::Fill { to: B + 400, bytes: 16, value: 0x1234_5678 }, Vec::new()),
                 step(Does::Kernel("increment", CODE, A), Vec::new()),
             ],
+            allocations: vec![(A, 12000), (B, 4096), (C, 8)],
             checkpoints: BTreeMap::from([(4, at_checkpoint)]),
             after: Some(after),
             end: Some(true),
@@ -158,7 +161,7 @@ impl Story {
             let loaded = Loaded { executable, code_object, agent: 1, base, size, delta: base, uri: String::new() };
             writer.loaded(&loaded).unwrap();
             let known = amdgpu_code_object::CodeObject::parse(code).unwrap();
-            let all = ["increment", "tally", "tell_time", "write_to", "wait_for", "meet"];
+            let all = ["increment", "tally", "tell_time", "write_to", "wait_for", "meet", "hand_on"];
             for symbol in all.into_iter().filter(|symbol| known.kernel(symbol).is_some()) {
                 let id = kernels.len() as u64 + 1;
                 let object = base + places(code, &format!("{symbol}.kd")).0;
@@ -177,7 +180,7 @@ impl Story {
             access: access.clone(),
             ..Allocation::default()
         };
-        for (base, size) in [(A, 12000), (B, 4096), (C, 8)] {
+        for &(base, size) in &self.allocations {
             writer.allocation(&allocation(base, size, AllocationKind::DeviceCoarse)).unwrap();
         }
         writer

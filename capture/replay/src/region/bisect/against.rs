@@ -1,15 +1,16 @@
 //! The first dispatch of a part that computes something else than the same dispatch of another capture: of a good and a bad build, or of
 //! two processors.
 //!
-//! Each capture is replayed in a process of its own. What each step of the other one changes is written into a file ([`record`]); the
-//! memory of both sides follows from that. Dispatches are aligned by the names of their kernels and by the ranges of ROCTx that they were
+//! Each capture is replayed in a process of its own. What each step of the other one changes is written into a file ([`record`]), and read
+//! beside the steps of this one: no more is kept than the memory that each side has changed so far. Dispatches are aligned by the names of their kernels and by the ranges of ROCTx that they were
 //! launched in, and compared argument by argument: addresses are others. A dispatch is named if all that its arguments are and lead to was the same before it, within the tolerance, and something of
 //! that is not afterwards.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use amdgpu_code_object::ValueKind;
 use logdur_capture::Dispatch;
@@ -17,23 +18,21 @@ use logdur_captured::Code;
 use logdur_captured::region::{CapturedPart, Work, align};
 use logdur_captured::verify::{Buffer, Rule, Tolerance, Type};
 
-use super::super::run::LoadedPart;
+use super::super::run::{LoadedPart, Side};
 use super::super::{Launched, Options};
-use super::difference::begin;
+use super::difference::{after, begin};
 use super::stored::stored_by;
 use super::{Element, Found};
 use crate::device::Description;
 use crate::error::{ReplayError, Result};
+use crate::loaded::{Look, unseen as unseen_of};
 use crate::placed::Pages;
 use crate::setup::Setup;
 
 /// Begins files of what steps change.
-const MAGIC: &[u8; 8] = b"ldsteps\x01";
+const MAGIC: &[u8; 8] = b"ldsteps\x02";
 /// Bytes that are compared at once.
 const PIECE: u64 = 1 << 20;
-
-/// What is changed by each step.
-type Trace = Vec<Pages>;
 
 /// The result of a comparison with another capture.
 #[derive(Clone, Debug)]
@@ -61,92 +60,133 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
     move |source| ReplayError::File { path: path.clone(), source }
 }
 
-fn replayed(loaded: &mut LoadedPart<'_>, options: &Options) -> Result<Trace> {
-    let side = loaded.side(&options.variant)?;
-    super::difference::trace(loaded, &side)
-}
-
-/// Replays a part in this process, which has not started the runtime yet, and writes what each step changes into a file.
+/// Replays a part in this process, which has not started the runtime yet, and writes what each step changes into a file, step by step.
 ///
 /// # Errors
 /// As for [`replay`](super::super::replay); when the file cannot be written.
 pub fn record(part: &CapturedPart<'_>, options: &Options, path: &Path) -> Result<()> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
-    let trace = replayed(&mut loaded, options)?;
-    let write = || {
-        let mut file = BufWriter::new(File::create(path)?);
+    let side = loaded.side(&options.variant)?;
+    let mut look = begin(&mut loaded, &[&side])?;
+    let mut file = BufWriter::new(File::create(path).map_err(failed(path))?);
+    let begun = [loaded.loaded.unseen().unwrap_or(0), part.steps.len() as u64];
+    let begin = |file: &mut BufWriter<File>| {
         file.write_all(MAGIC)?;
-        file.write_all(&(trace.len() as u64).to_le_bytes())?;
-        for pages in &trace {
-            file.write_all(&(pages.len() as u64).to_le_bytes())?;
-            for (at, bytes) in pages {
-                file.write_all(&at.to_le_bytes())?;
-                file.write_all(&(bytes.len() as u64).to_le_bytes())?;
-                file.write_all(bytes)?;
-            }
-        }
-        file.flush()
+        begun.iter().try_for_each(|number| file.write_all(&number.to_le_bytes()))
     };
-    write().map_err(failed(path))
+    begin(&mut file).map_err(failed(path))?;
+    for number in 0..part.steps.len() {
+        let pages = after(&mut loaded, &side, number, &mut look)?;
+        write(&mut file, &pages).map_err(failed(path))?;
+    }
+    file.flush().map_err(failed(path))
 }
 
-/// Reads what [`record`] has written.
-fn recorded(path: &Path) -> Result<Trace> {
-    let read = || {
-        let mut file = BufReader::new(File::open(path)?);
-        let mut magic = [0; 8];
-        file.read_exact(&mut magic)?;
-        if magic != *MAGIC {
-            return Err(std::io::Error::other("expected a file of what steps change"));
-        }
-        let mut number = || {
-            let mut word = [0; 8];
-            file.read_exact(&mut word).map(|()| u64::from_le_bytes(word))
-        };
-        let count = number()?;
-        let mut trace = Trace::new();
-        for _ in 0..count {
-            let mut pages = Pages::new();
-            let mut word = [0; 8];
-            file.read_exact(&mut word)?;
-            for _ in 0..u64::from_le_bytes(word) {
-                let mut head = [0; 16];
-                file.read_exact(&mut head)?;
-                let (at, length) = head.split_at(8);
-                let of = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-                let mut bytes = Vec::new();
-                (&mut file).take(of(length)).read_to_end(&mut bytes)?;
-                pages.insert(of(at), bytes.into());
+fn write(file: &mut BufWriter<File>, pages: &Pages) -> io::Result<()> {
+    file.write_all(&(pages.len() as u64).to_le_bytes())?;
+    for (at, bytes) in pages {
+        file.write_all(&at.to_le_bytes())?;
+        file.write_all(&(bytes.len() as u64).to_le_bytes())?;
+        file.write_all(bytes)?;
+    }
+    Ok(())
+}
+
+/// Says what each step changes, one after the other.
+trait Steps {
+    /// What the next one changes: what is written before it, and what it does.
+    fn next(&mut self) -> Result<Pages>;
+}
+
+/// Steps that [`record`] has written.
+struct Recorded<'a> {
+    file: BufReader<File>,
+    path: &'a Path,
+    /// Bytes of the other side's memory, if not all of it is seen.
+    unseen: Option<u64>,
+}
+
+impl<'a> Recorded<'a> {
+    fn open(path: &'a Path, steps: usize) -> Result<Recorded<'a>> {
+        let open = || {
+            let mut file = BufReader::new(File::open(path)?);
+            let mut magic = [0; 8];
+            file.read_exact(&mut magic)?;
+            let (unseen, count) = (number(&mut file)?, number(&mut file)?);
+            if magic != *MAGIC || count != steps as u64 {
+                return Err(io::Error::other(format!("expected a file of what {steps} steps change, found {count}")));
             }
-            trace.push(pages);
+            Ok(Recorded { file, path, unseen: Some(unseen).filter(|bytes| *bytes > 0) })
+        };
+        open().map_err(failed(path))
+    }
+
+    fn read(&mut self) -> io::Result<Pages> {
+        let mut pages = Pages::new();
+        for _ in 0..number(&mut self.file)? {
+            let (at, length) = (number(&mut self.file)?, number(&mut self.file)?);
+            let mut bytes = Vec::new();
+            if (&mut self.file).take(length).read_to_end(&mut bytes)? as u64 != length {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            pages.insert(at, bytes.into());
         }
-        Ok(trace)
-    };
-    read().map_err(failed(path))
+        Ok(pages)
+    }
+}
+
+fn number(file: &mut BufReader<File>) -> io::Result<u64> {
+    let mut word = [0; 8];
+    file.read_exact(&mut word).map(|()| u64::from_le_bytes(word))
+}
+
+impl Steps for Recorded<'_> {
+    fn next(&mut self) -> Result<Pages> {
+        let path = self.path;
+        self.read().map_err(failed(path))
+    }
+}
+
+/// Steps that run now.
+struct Running<'l, 'c> {
+    loaded: &'l mut LoadedPart<'c>,
+    side: &'l Side,
+    look: Look,
+    /// The step that is next.
+    step: usize,
+}
+
+impl Steps for Running<'_, '_> {
+    fn next(&mut self) -> Result<Pages> {
+        let number = self.step;
+        self.step += 1;
+        after(self.loaded, self.side, number, &mut self.look)
+    }
 }
 
 /// The memory of a side: that at the beginning of its part, and the pages that have changed.
 struct Memory<'p, 'c> {
     part: &'p CapturedPart<'c>,
-    trace: Trace,
     /// How many steps are done.
     done: usize,
     pages: Pages,
+    /// What the pages that the last step has changed were before it, or are after it, whichever `pages` does not have.
+    turned: Vec<(u64, Option<Arc<[u8]>>)>,
     /// What was changed by the last step.
     changed: Vec<Range<u64>>,
     ranges: Vec<Range<u64>>,
 }
 
 impl<'p, 'c> Memory<'p, 'c> {
-    fn new(part: &'p CapturedPart<'c>, trace: Trace) -> Memory<'p, 'c> {
+    fn new(part: &'p CapturedPart<'c>) -> Memory<'p, 'c> {
         let ranges = part.captured.before.ranges();
-        Memory { part, trace, done: 0, pages: Pages::new(), changed: Vec::new(), ranges }
+        Memory { part, done: 0, pages: Pages::new(), turned: Vec::new(), changed: Vec::new(), ranges }
     }
 
     /// Goes on to behind a step; the memory is that before it until [`Memory::finish`].
-    fn until(&mut self, step: usize) -> Result<()> {
+    fn until(&mut self, step: usize, steps: &mut dyn Steps) -> Result<()> {
         while self.done < step {
-            self.finish();
+            self.finish(steps)?;
         }
         // What is written before a step is part of what it began with.
         if let Some(delta) = self.part.steps.get(step).and_then(|step| step.delta.as_ref()).filter(|_| step > 0) {
@@ -160,11 +200,24 @@ impl<'p, 'c> Memory<'p, 'c> {
     }
 
     /// Does the step that is next.
-    fn finish(&mut self) {
-        let changed = self.trace.get(self.done).cloned().unwrap_or_default();
+    fn finish(&mut self, steps: &mut dyn Steps) -> Result<()> {
+        let changed = steps.next()?;
         self.changed = changed.iter().map(|(at, bytes)| *at..at + bytes.len() as u64).collect();
-        self.pages.extend(changed);
+        self.turned = changed.into_iter().map(|(at, bytes)| (at, Some(bytes))).collect();
+        self.turn();
         self.done += 1;
+        Ok(())
+    }
+
+    /// Goes back to before the last step, or on to behind it again.
+    fn turn(&mut self) {
+        for (at, bytes) in &mut self.turned {
+            let other = match bytes.take() {
+                Some(bytes) => self.pages.insert(*at, bytes),
+                None => self.pages.remove(at),
+            };
+            *bytes = other;
+        }
     }
 
     /// Writes bytes over pages.
@@ -277,8 +330,11 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
     let rules = if is_same { options.setup.rules.clone() } else { Vec::new() };
     let setup = Setup { rules, ..options.setup.clone() };
     let mut loaded = LoadedPart::set(part, &setup)?;
-    let trace = replayed(&mut loaded, options)?;
-    let (mut ours, mut theirs) = (Memory::new(part, trace), Memory::new(other, recorded(path)?));
+    let side = loaded.side(&options.variant)?;
+    let look = begin(&mut loaded, &[&side])?;
+    let mut their_steps = Recorded::open(path, other.steps.len())?;
+    let unseen = [loaded.loaded.unseen(), their_steps.unseen];
+    let (mut ours, mut theirs) = (Memory::new(part), Memory::new(other));
     let (our_names, their_names) = (named(part), named(other));
     // Where one side has no ranges, as without the library of markers, the other's say nothing.
     let by_ranges = have_ranges(&our_names) && have_ranges(&their_names);
@@ -298,22 +354,23 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
         found: None,
         unproven: None,
     };
+    let mut our_steps = Running { loaded: &mut loaded, side: &side, look, step: 0 };
     let mut found = None;
     for (our, their) in pairs {
         let (Some(ours_at), Some(theirs_at)) = (our_names.get(our), their_names.get(their)) else { continue };
         let (our, name, their) = (&ours_at.step, ours_at.kernel, &theirs_at.step);
-        ours.until(*our)?;
-        theirs.until(*their)?;
+        ours.until(*our, &mut our_steps)?;
+        theirs.until(*their, &mut their_steps)?;
         let mut pointers = pointers(&ours, &theirs, (*our, *their), &options.setup.rules, &buffers)?;
         if is_same {
             pointers.extend(buffers.iter().map(whole_buffer));
         }
-        let before = (ours.pages.clone(), theirs.pages.clone());
-        ours.finish();
-        theirs.finish();
+        ours.finish(&mut our_steps)?;
+        theirs.finish(&mut their_steps)?;
         let Some(after) = changed(&ours, &theirs, &pointers)? else { continue };
         // Only now it matters whether both began with the same.
-        let was = (std::mem::replace(&mut ours.pages, before.0), std::mem::replace(&mut theirs.pages, before.1));
+        ours.turn();
+        theirs.turn();
         let began = match values(&ours, &theirs, (*our, *their)) {
             Some(values) => Some(values),
             None => whole(&ours, &theirs, &pointers)?.map(|element| {
@@ -321,22 +378,24 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
                 format!("{argument}[{index}] was {found} before it, {expected} on the other side")
             }),
         };
-        let our_before = std::mem::replace(&mut ours.pages, was.0);
-        theirs.pages = was.1;
-        match began {
-            None => {
-                found = Some((*our, *their, after, our_before));
+        let why = match (began, unseen.iter().flatten().max()) {
+            (None, None) => {
+                found = Some((*our, *their, after, ours.pages));
                 break;
             }
-            Some(began) => {
-                let at = part.steps.get(*our).map_or(0, |step| step.step.sequence);
-                result.unproven.get_or_insert_with(|| {
-                    format!("step {at}, {name}, leaves other values, but began with others: {began}. The host, copies, or dispatches \
-                             without a partner made the difference")
-                });
-            }
-        }
+            (Some(began), _) => format!(
+                "but began with others: {began}. The host, copies, or dispatches without a partner made the difference"
+            ),
+            (None, Some(all)) => format!(
+                "but of {all} bytes of memory not all was looked at before it: an earlier dispatch may have made the difference"
+            ),
+        };
+        let at = part.steps.get(*our).map_or(0, |step| step.step.sequence);
+        result.unproven.get_or_insert_with(|| format!("step {at}, {name}, leaves other values, {why}"));
+        ours.turn();
+        theirs.turn();
     }
+    let Running { mut look, .. } = our_steps;
     if let Some((our, their, element, before)) = found {
         let step = part.steps.get(our).map(|step| loaded.launched(step));
         let partner = other.steps.get(their).map(|step| Launched {
@@ -344,16 +403,15 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
             dispatch: step.step.dispatch.as_ref().map_or(0, |dispatch| dispatch.id),
             kernel: other.symbol(step).to_owned(),
         });
-        let side = loaded.side(&options.variant)?;
-        let mut look = begin(&mut loaded, &side)?;
         let stored = stored_by(&mut loaded, &mut look, &side, our, &before, element.address)?;
         result.found = step
             .zip(partner)
             .map(|(launched, partner)| (Found { launched, element: Some(element), stored, fault: None }, partner));
     }
     let both = loaded.qualified().into_iter();
+    let their_unseen = their_steps.unseen.map(|all| format!("other side: {}", unseen_of(all)));
     let theirs = other.qualified.iter().filter(|_| !is_same).map(|text| format!("other capture: {text}"));
-    result.qualified = both.chain(theirs).collect();
+    result.qualified = both.chain(theirs).chain(their_unseen).collect();
     let sides = if is_same { "each processor replayed the region once" } else { "each capture was replayed once" };
     result.qualified.push(format!("{sides}: what replays of it differ in is not masked"));
     Ok(result)

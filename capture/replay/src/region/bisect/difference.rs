@@ -23,29 +23,25 @@ const AHEAD: usize = 64;
 const KEPT: usize = 256 << 20;
 
 /// What is changed by each step: what is written before it, and what it does.
-pub(super) type Trace = Vec<Pages>;
+type Trace = Vec<Pages>;
 
 /// The dispatch that is found, and what was seen and proves nothing.
 type Outcome = (Option<Found>, Option<String>);
 
-/// Restores memory, and begins to look at it. Of more than can be looked at, a whole replay says what it changes.
-pub(super) fn begin(loaded: &mut LoadedPart<'_>, side: &Side) -> Result<Look> {
-    if !loaded.loaded.looks_at_all() {
-        loaded.after(side, loaded.part.steps.len())?;
+/// Restores memory, and begins to look at it. Where not all can be seen, whole replays of the sides say what they change.
+pub(super) fn begin(loaded: &mut LoadedPart<'_>, sides: &[&Side]) -> Result<Look> {
+    if loaded.loaded.unseen().is_some() {
+        for side in sides {
+            loaded.after(side, loaded.part.steps.len())?;
+        }
     }
     loaded.restore()?;
     loaded.loaded.put_own_variables()?;
     loaded.loaded.look()
 }
 
-/// Replays the application's own kernels, and looks at memory after each step.
-pub(super) fn trace(loaded: &mut LoadedPart<'_>, side: &Side) -> Result<Trace> {
-    let mut look = begin(loaded, side)?;
-    (0..loaded.part.steps.len()).map(|number| after(loaded, side, number, &mut look)).collect()
-}
-
 /// What a step changes.
-fn after(loaded: &mut LoadedPart<'_>, side: &Side, number: usize, look: &mut Look) -> Result<Pages> {
+pub(super) fn after(loaded: &mut LoadedPart<'_>, side: &Side, number: usize, look: &mut Look) -> Result<Pages> {
     loaded.prepare(number)?;
     loaded.step(side, number)?;
     Ok(loaded.loaded.changed_since(look)?.into_iter().map(|page| (page.at, page.is)).collect())
@@ -129,7 +125,7 @@ pub(super) fn difference(loaded: &mut LoadedPart<'_>, own: &Side, side: &Side) -
             found: "the application's own alone".to_owned(),
         });
     }
-    let mut look = begin(loaded, own)?;
+    let mut look = begin(loaded, &[own, side])?;
     let (mut both, mut near, mut unproven) = (Both::default(), None, None);
     let mut first = 0;
     while first < loaded.part.steps.len() {
@@ -153,6 +149,19 @@ pub(super) fn difference(loaded: &mut LoadedPart<'_>, own: &Side, side: &Side) -
             let before = before.put(&both.own);
             let ours = began_the_same.then(|| both.other.clone());
             if let Some(proof) = proven(loaded, &mut look, [own, side], number, before, ours)? {
+                let proof = match loaded.loaded.unseen() {
+                    None => proof,
+                    Some(_) => match proven_by_whole_replays(loaded, [own, side], number)? {
+                        Ok(proof) => proof,
+                        // What is looked at from here on may follow from it, too.
+                        Err(why) => {
+                            return Ok((
+                                None,
+                                Some(unproven.unwrap_or(format!("after {said}, memory differs; {why}"))),
+                            ));
+                        }
+                    },
+                };
                 return Ok((Some(named(loaded, &mut look, side, number, &proof)?), unproven));
             }
             let began = near.as_ref().map_or_else(String::new, |near| {
@@ -203,6 +212,33 @@ fn proven(
     let report = failing(loaded, number, &runs, std::slice::from_ref(&other))?;
     let own = runs.pop().unwrap_or_default();
     Ok(report.map(|report| Proof { report, before, own, other }))
+}
+
+/// The same where not all that steps write is seen: both sides are replayed to the dispatch from the beginning, and all memory is looked at
+/// before it and behind it. Else why it is no proof.
+fn proven_by_whole_replays(
+    loaded: &mut LoadedPart<'_>,
+    [own, side]: [&Side; 2],
+    number: usize,
+) -> Result<std::result::Result<Proof, String>> {
+    loaded.loaded.restore_all()?;
+    let [before, others] = [loaded.after(own, number)?, loaded.after(side, number)?];
+    if before != others {
+        let pages = before.keys().chain(others.keys()).copied();
+        let at = pages.filter(|page| before.get(page) != others.get(page)).min().unwrap_or(0);
+        return Ok(Err(format!(
+            "but it has differed before that dispatch, at {at:#x} or behind, where not each dispatch is looked at"
+        )));
+    }
+    let mut runs = Vec::new();
+    for _ in 0..COMPARED {
+        runs.push(loaded.after(own, number + 1)?);
+    }
+    let other = loaded.after(side, number + 1)?;
+    let report = failing(loaded, number, &runs, std::slice::from_ref(&other))?;
+    let own = runs.pop().unwrap_or_default();
+    let proof = report.map(|report| Proof { report, before, own, other });
+    Ok(proof.ok_or_else(|| "replays from the beginning, which look at all memory, do not show that".to_owned()))
 }
 
 /// The memory after a dispatch that is launched on memory as it was before it.

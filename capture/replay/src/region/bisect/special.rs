@@ -96,7 +96,7 @@ pub(super) fn first(
         });
     }
     qualify(loaded);
-    let mut look = begin(loaded, side)?;
+    let mut look = begin(loaded, &[side])?;
     let mut state = Pages::new();
     for number in 0..loaded.part.steps.len() {
         let has_delta = loaded.part.steps.get(number).is_some_and(|step| step.delta.is_some());
