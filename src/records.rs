@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use logdur_journal::{Origin, Records, left};
 use logdur_settings::{Interceptor, RecordsLocation};
+use logdur_system::network;
 use logdur_system::text::shell_word;
 use logdur_system::trust::user;
 
@@ -32,13 +33,22 @@ fn make(
     sink: &Sink,
     shortage: Option<DescriptorShortage>,
 ) -> (Records, Vec<String>, Option<String>) {
+    let mut named_on_a_network = None;
     let folders = match &settings.records {
         _ if sink.is_nowhere() => return (Records::private(), Vec::new(), None),
         RecordsLocation::Nowhere => {
             let chosen = format!("{} is empty", Interceptor::records);
             return (Records::private(), Vec::new(), Some(chosen));
         }
-        RecordsLocation::Folder(folder) => vec![process::with_marks(folder)],
+        RecordsLocation::Folder(folder) => {
+            let folder = process::with_marks(folder);
+            if network::has_path(&folder) {
+                named_on_a_network = Some(folder);
+                left::default_folders()
+            } else {
+                vec![folder]
+            }
+        }
         RecordsLocation::Default => left::default_folders(),
     };
     let origin = Origin {
@@ -58,9 +68,11 @@ fn make(
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
         match Records::create(&folder, &origin) {
             Ok((records, earlier)) => {
-                let told = if records.are_in_memory() { Vec::new() } else { vec![on_disk(&records)] };
-                let said = earlier.into_iter().filter(|p| is_ours(p)).map(of_earlier).chain(told).collect();
-                return (records, said, None);
+                let mut told = Vec::new();
+                told.extend(named_on_a_network.map(|named| elsewhere(&named, &records)));
+                told.extend(earlier.into_iter().filter(|path| is_ours(path)).map(of_earlier));
+                told.extend((!records.are_in_memory()).then(|| on_disk(&records)));
+                return (records, told, None);
             }
             Err(error) => said.push(format!("{}: {error}", folder.display())),
         }
@@ -81,6 +93,14 @@ fn of_earlier(path: PathBuf) -> String {
     let path = shell_word(&path);
     format!(
         "an earlier process with this number left its records: `omniprobe log {path}` has the rows that it could not write"
+    )
+}
+
+fn elsewhere(named: &Path, records: &Records) -> String {
+    let (named, path) = (named.display(), records.path().unwrap_or(Path::new("")).display());
+    format!(
+        "{} names a folder on a network ({named}), where dispatches would have to wait for pages: their records are in {path}",
+        Interceptor::records
     )
 }
 

@@ -1,6 +1,12 @@
 //! The calling thread: the system's number of it, and whether it preempts others when it wakes.
 
 use std::cell::Cell;
+use std::io;
+
+use logdur_system::signals::Blocked;
+
+use crate::guard::guard;
+use crate::stack;
 
 thread_local! {
     /// 0 before it is known. In the child of a fork it is the parent's: a child has no records.
@@ -22,6 +28,17 @@ fn ask() -> u32 {
     let number = unsafe { libc::gettid() }.unsigned_abs();
     NUMBER.set(number);
     number
+}
+
+/// Starts a thread of the library, which gets no signal of the process, with so much stack beside what the C library takes of it.
+///
+/// # Errors
+/// When the system has no thread left.
+pub fn spawn(name: &str, stack: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let _blocked = Blocked::all();
+    let guarded = move || guard((), body);
+    let stack = stack + stack::taken_by_the_c_library();
+    std::thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(guarded).map(drop)
 }
 
 /// Gives the calling thread the policy `SCHED_BATCH`, whatever policy its creator had: a thread that wakes then preempts none. A thread

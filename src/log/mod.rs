@@ -5,11 +5,13 @@
 //! process. The thread that writes holds the writer's lock.
 
 mod clocks;
+mod file;
 mod finished;
 pub(crate) mod handshake;
 mod missing_rows;
 mod place;
 mod said;
+mod served;
 mod sink;
 mod wanted;
 mod writer;
@@ -295,7 +297,10 @@ impl Log {
         let mut writer = lock(&self.writer);
         self.look(&mut writer, interceptor);
         let mut flushed = self.write_lines(&mut writer, interceptor, patience);
-        interceptor.clock.calibrate();
+        if !writer.has_rows() {
+            // Rows that may be in the log are made again of the records, and compared: with the clock that they were made with.
+            interceptor.clock.calibrate();
+        }
         let queues = interceptor.queues.all();
         if flushed == Flushed::Blocked && access == Access::Full && !writer.has_rows() {
             // Rows that are made later, of the records, need the clocks too.

@@ -5,18 +5,18 @@
 //! reader and a full disk are errors, and the lines are written later.
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use logdur_journal::appended;
 use logdur_journal::lines::Lines;
 use logdur_settings::{Interceptor, LogLocation};
+use logdur_system::network;
 use logdur_system::path::Target;
-use logdur_system::signals::Quiet;
 
+use super::file::LogFile;
+use super::served::ServedFile;
 use super::writer::format;
 use crate::descriptors;
 use crate::guarded::Guarded;
@@ -25,9 +25,6 @@ use crate::process::with_marks;
 /// What a pipe takes without letting others in between. Source: POSIX `PIPE_BUF`, on Linux.
 const PIPE_PIECE: usize = 4096;
 const FILE_PIECE: usize = 64 << 10;
-/// How long the lock for the header is waited for: a stopped process may hold it.
-const HEADER_WAIT: Duration = Duration::from_secs(1);
-
 /// Reasons why a log cannot be opened now that may go away: a pipe that has no reader yet, no room, no descriptor.
 const PASSING: &[i32] = &[
     libc::ENXIO,
@@ -52,6 +49,8 @@ pub(crate) enum Sink {
     Console(Console),
     /// A file, a named pipe or a device.
     File(LogFile),
+    /// A file on a network.
+    Served(ServedFile),
     Nowhere,
 }
 
@@ -65,28 +64,12 @@ pub(crate) struct Console {
     header: Header,
 }
 
-#[derive(Debug)]
-pub(crate) struct LogFile {
-    path: PathBuf,
-    /// Absent while it cannot be opened.
-    open: Option<Guarded>,
-    header: Header,
-    /// Lines that a regular file gets behind the header if it has to begin anew: what does not repeat.
-    preamble: Vec<u8>,
-    /// Length of a regular file when it was last written.
-    length: u64,
-    /// The file was deleted or shortened by others since it was asked.
-    began_anew: bool,
-    /// False where the process has few descriptors: then it is open only while it is written.
-    stays_open: bool,
-}
-
 /// The first line. A log that is a regular file gets it when it is opened, another before its first line.
 #[derive(Debug)]
-struct Header {
-    text: Vec<u8>,
-    lines: Lines,
-    written: usize,
+pub(super) struct Header {
+    pub(super) text: Vec<u8>,
+    pub(super) lines: Lines,
+    pub(super) written: usize,
     /// The last line behind it is not whole yet.
     in_line: bool,
     /// How much this process had written in all when the log was written last; `None` before that, or if it is not known.
@@ -127,49 +110,58 @@ impl Patience {
     }
 }
 
+impl Header {
+    fn of_console(lines: Lines, text: Vec<u8>) -> Header {
+        Header { text, lines, written: 0, in_line: false, after: None, is_due: false }
+    }
+
+    /// A header that is written at once.
+    pub(super) fn of_file(lines: Lines, text: Vec<u8>) -> Header {
+        Header { is_due: true, ..Header::of_console(lines, text) }
+    }
+}
+
 impl Sink {
     /// Opens a location and writes the header if it is an empty file. A log that cannot be opened is described in the
     /// second value. It is tried again if the reason may go away; otherwise the sink is nowhere. `keep` lets it have a
     /// descriptor of its own.
     pub(crate) fn open(settings: &Interceptor, keep: bool) -> (Sink, Option<String>) {
         let lines = Lines::of(format(settings));
-        let header =
-            Header { text: lines.header().into_bytes(), lines, written: 0, in_line: false, after: None, is_due: false };
+        let text = lines.header().into_bytes();
         match &settings.log_location {
             LogLocation::Nowhere => (Sink::Nowhere, None),
-            LogLocation::Console => Sink::console(libc::STDOUT_FILENO, None, header, keep),
+            LogLocation::Console => Sink::console(libc::STDOUT_FILENO, None, Header::of_console(lines, text), keep),
             LogLocation::File(path) => {
                 let path = with_marks(path);
                 // What is open already is used as it is: to open it again would write over what is there.
                 if let Ok(Target::Descriptor(number)) = Target::of(&path) {
                     let path = (number != libc::STDOUT_FILENO).then_some(path);
-                    return Sink::console(number, path, header, keep);
+                    return Sink::console(number, path, Header::of_console(lines, text), keep);
                 }
                 // The application may go to another folder.
                 let path = std::path::absolute(&path).unwrap_or(path);
-                let header = Header { is_due: true, ..header };
-                let mut file = LogFile {
-                    path,
-                    open: None,
-                    header,
-                    preamble: Vec::new(),
-                    length: 0,
-                    began_anew: false,
-                    stays_open: keep,
+                let file = LogFile::new(path.clone(), Header::of_file(lines, text), keep);
+                let problem = |error| format!("the log {} cannot be written: {error}", path.display());
+                let is_file = path.metadata().map_or(true, |about| about.is_file());
+                let (sink, opened) = if keep && is_file && network::has_path(&path) {
+                    match ServedFile::start(file) {
+                        Ok((file, opened)) => (Sink::Served(file), opened),
+                        // It has no rows; the process has no thread left for others either.
+                        Err(error) => return (Sink::Nowhere, Some(problem(error))),
+                    }
+                } else {
+                    let mut file = file;
+                    let opened = file.begin();
+                    (Sink::File(file), opened)
                 };
-                let problem =
-                    |file: &LogFile, error| format!("the log {} cannot be written: {error}", file.path.display());
-                let opened = file.open().map(drop);
-                file.rest();
                 match opened {
-                    Ok(()) => (Sink::File(file), None),
+                    Ok(()) => (sink, None),
                     Err(error) if is_passing(&error) => {
                         // A named pipe that no reader has opened yet is not reported.
                         let told = error.raw_os_error() != Some(libc::ENXIO);
-                        let problem = told.then(|| problem(&file, error));
-                        (Sink::File(file), problem)
+                        (sink, told.then(|| problem(error)))
                     }
-                    Err(error) => (Sink::Nowhere, Some(problem(&file, error))),
+                    Err(error) => (Sink::Nowhere, Some(problem(error))),
                 }
             }
         }
@@ -211,7 +203,11 @@ impl Sink {
 
     /// The file that is written to.
     pub(crate) fn path(&self) -> Option<&Path> {
-        if let Sink::File(file) = self { Some(&file.path) } else { None }
+        match self {
+            Sink::File(file) => Some(&file.path),
+            Sink::Served(file) => Some(file.path()),
+            Sink::Console(_) | Sink::Nowhere => None,
+        }
     }
 
     /// What the process's records name as its log; `None` for the standard output.
@@ -219,11 +215,11 @@ impl Sink {
         if let Sink::Console(console) = self { console.path.as_deref() } else { self.path() }
     }
 
-    /// How long the file is.
+    /// How long the file is, or was when its server has told last.
     pub(crate) fn length(&self) -> u64 {
         match self {
-            Sink::File(LogFile { open: Some(open), .. }) if open.is_ours() => open.length(),
-            Sink::File(file) => file.path.metadata().map_or(0, |m| m.len()),
+            Sink::File(file) => file.length(),
+            Sink::Served(file) => file.length(),
             Sink::Console(_) | Sink::Nowhere => 0,
         }
     }
@@ -233,71 +229,76 @@ impl Sink {
         matches!(self, Sink::File(file) if !file.stays_open) && !descriptors::may_borrow_one()
     }
 
+    /// True while the first lines that are not written yet may be in the log, or may come there at any time.
+    pub(crate) fn is_writing(&self) -> bool {
+        matches!(self, Sink::Served(file) if file.is_writing())
+    }
+
     /// Writes whole lines.
     ///
     /// # Errors
     /// When they cannot be written whole.
     pub(crate) fn write(&mut self, lines: &[u8], patience: Patience) -> Result<(), Unwritten> {
-        let written = self.write_open(lines, patience);
-        if let Sink::File(file) = self {
-            let has_gone = written.as_ref().is_err_and(|unwritten| unwritten.error.kind() == io::ErrorKind::BrokenPipe);
-            if has_gone && file.header.lines.are_packed() {
-                // The next reader needs what stands at the beginning.
-                file.open = None;
-            }
-            file.rest();
+        match self {
+            Sink::Nowhere => Ok(()),
+            Sink::Console(console) => console.write(lines, patience),
+            Sink::File(file) => file.write(lines, patience),
+            Sink::Served(file) => file.write(lines, patience),
         }
-        written
     }
 
     /// Keeps lines for a file that has to begin anew.
     pub(crate) fn remember(&mut self, lines: &[u8]) {
-        if let Sink::File(file) = self {
-            file.preamble.extend_from_slice(lines);
+        match self {
+            Sink::File(file) => file.preamble.extend_from_slice(lines),
+            Sink::Served(file) => file.remember(lines),
+            Sink::Console(_) | Sink::Nowhere => {}
         }
     }
 
     /// What was remembered.
     pub(crate) fn preamble(&self) -> &[u8] {
-        if let Sink::File(file) = self { &file.preamble } else { &[] }
+        match self {
+            Sink::File(file) => &file.preamble,
+            Sink::Served(file) => file.preamble(),
+            Sink::Console(_) | Sink::Nowhere => &[],
+        }
     }
 
     /// Looks at a regular file before it is written: true if others have deleted or shortened it since the last look. It begins anew,
     /// or will.
     pub(crate) fn began_anew(&mut self) -> bool {
-        let Sink::File(file) = self else { return false };
-        if file.length > 0 {
-            // An error is told when there is something to write.
-            let _ = file.open();
-            file.rest();
+        match self {
+            Sink::File(file) => file.began_anew(),
+            Sink::Served(file) => file.began_anew(),
+            Sink::Console(_) | Sink::Nowhere => false,
         }
-        std::mem::take(&mut file.began_anew)
     }
+}
 
-    fn write_open(&mut self, lines: &[u8], patience: Patience) -> Result<(), Unwritten> {
-        let is_console = matches!(self, Sink::Console(_));
-        let opened = match self {
-            Sink::Nowhere => return Ok(()),
-            Sink::Console(console) => console.open().map(|()| (&console.stdout, &mut console.header)),
-            Sink::File(file) => file.open(),
-        };
-        let (to, header) = opened.map_err(|error| Unwritten { error, before: 0 })?;
-        if !to.take_turn(patience.until) {
-            return Err(Unwritten { error: io::Error::from_raw_os_error(libc::EAGAIN), before: 0 });
-        }
-        // The application's last line may lack its end.
-        let written = write_lines(to, header, lines, is_console && !header.in_line, patience);
-        let before = written.as_ref().err().map_or(lines.len(), |unwritten| unwritten.before);
-        if before > 0 {
-            header.in_line = !header.lines.end_before(lines, before);
-        }
-        header.after = if is_console { written_by_process() } else { None };
-        // The turn lasts while a line is not whole: nobody else can write to a pipe that is full.
-        if !header.in_line {
-            to.end_turn();
-        }
-        written
+/// Writes lines to what is open, as one of those that share it.
+pub(super) fn write_to(
+    to: &Guarded,
+    header: &mut Header,
+    lines: &[u8],
+    is_console: bool,
+    patience: Patience,
+) -> Result<(), Unwritten> {
+    if !to.take_turn(patience.until) {
+        return Err(Unwritten { error: io::Error::from_raw_os_error(libc::EAGAIN), before: 0 });
     }
+    // The application's last line may lack its end.
+    let written = write_lines(to, header, lines, is_console && !header.in_line, patience);
+    let before = written.as_ref().err().map_or(lines.len(), |unwritten| unwritten.before);
+    if before > 0 {
+        header.in_line = !header.lines.end_before(lines, before);
+    }
+    header.after = if is_console { written_by_process() } else { None };
+    // The turn lasts while a line is not whole: nobody else can write to a pipe that is full.
+    if !header.in_line {
+        to.end_turn();
+    }
+    written
 }
 
 /// Writes lines behind what is left of the header.
@@ -359,82 +360,16 @@ impl Console {
         }
         Ok(())
     }
-}
 
-impl LogFile {
-    /// Closes the file, where the process has few descriptors. A pipe's reader would take that for the end.
-    fn rest(&mut self) {
-        self.length = self.open.as_ref().filter(|open| open.is_ours()).map_or(self.length, Guarded::length);
-        let stays_open = self.stays_open;
-        self.open = self.open.take().filter(|open| stays_open || open.may_block());
+    fn write(&mut self, lines: &[u8], patience: Patience) -> Result<(), Unwritten> {
+        self.open().map_err(|error| Unwritten { error, before: 0 })?;
+        write_to(&self.stdout, &mut self.header, lines, true, patience)
     }
-
-    /// Opens the file, unless it is open. A regular file that is empty gets the header.
-    fn open(&mut self) -> io::Result<(&Guarded, &mut Header)> {
-        let (length, mut is_deleted) = (self.length, false);
-        let is_whole = |open: &Guarded| open.may_block() || open.length() >= length;
-        let is_there = |open: &Guarded| {
-            is_deleted = !open.may_block() && open.is_deleted();
-            !is_deleted
-        };
-        let open = match self.open.take().filter(Guarded::is_ours).filter(is_there).filter(is_whole) {
-            Some(open) => open,
-            None => {
-                let text = self.header.text.as_slice();
-                // An earlier version has other columns.
-                let is_other =
-                    length == 0 && appended::header(&self.path).is_some_and(|first| !text.starts_with(&first));
-                let open =
-                    open_log(&self.path, self.header.lines, (text, is_other), &self.preamble).inspect_err(|_| {
-                        // What it had is gone, whenever it can be opened again.
-                        self.began_anew |= is_deleted;
-                    })?;
-                self.began_anew |= is_deleted || !is_whole(&open);
-                if self.header.lines.are_packed() && open.may_block() {
-                    // A pipe's new reader has no names.
-                    self.header.text.clone_from(&self.preamble);
-                }
-                // A pipe's new reader gets it, too.
-                self.header.written = if open.may_block() { 0 } else { self.header.text.len() };
-                open
-            }
-        };
-        Ok((self.open.insert(open), &mut self.header))
-    }
-}
-
-/// Opens a log. A regular file that is empty gets the header and the lines behind it; one that begins with another header gets this one, too.
-fn open_log(path: &Path, lines: Lines, (header, is_other): (&[u8], bool), preamble: &[u8]) -> io::Result<Guarded> {
-    let _quiet = Quiet::new();
-    // A named pipe that has no reader would be waited for, and so would a terminal's line.
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    let mut file = appended::open_log(path, lines, false, flags)?;
-    if header.len() + preamble.len() == 0 || !file.metadata()?.is_file() {
-        return Guarded::of(&file);
-    }
-    // Of several processes that begin together one writes the header.
-    let locked = lock(&file);
-    if file.metadata()?.len() == 0
-        && let Err(error) = file.write_all(header).and_then(|()| file.write_all(preamble))
-    {
-        // Half a header would keep the next one from being written.
-        let _ = file.set_len(0);
-        return Err(error);
-    }
-    if is_other {
-        file.write_all(header)?;
-    }
-    let guarded = Guarded::of(&file);
-    if locked {
-        // The lock belongs to what both descriptors share, and does not go with the one.
-        // SAFETY: the descriptor is open.
-        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
-    }
-    guarded
 }
 
 fn is_passing(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WriteZero || error.raw_os_error().is_some_and(|number| PASSING.contains(&number))
+    matches!(error.kind(), io::ErrorKind::WriteZero | io::ErrorKind::TimedOut)
+        || error.raw_os_error().is_some_and(|number| PASSING.contains(&number))
 }
 
 /// Cuts lines into pieces of whole lines, each of at most `size` bytes if its lines allow.
@@ -447,20 +382,6 @@ fn pieces(form: Lines, mut lines: &[u8], size: usize) -> impl Iterator<Item = &[
         lines = rest;
         Some(piece)
     })
-}
-
-fn lock(file: &File) -> bool {
-    let start = Instant::now();
-    loop {
-        // SAFETY: the descriptor is open.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-            return true;
-        }
-        if start.elapsed() > HEADER_WAIT || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Writes everything, counting it in `done`; waits for a slow reader as long as there is patience.
@@ -489,7 +410,8 @@ fn write_all(to: &Guarded, mut bytes: &[u8], done: &mut usize, patience: Patienc
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, OwnedFd};
 
     use logdur_journal::lines::Format;
 
@@ -502,7 +424,7 @@ mod tests {
     fn pipe() -> (File, Sink) {
         let (reader, writer) = io::pipe().unwrap();
         let [reader, writer] = [OwnedFd::from(reader), writer.into()].map(File::from);
-        let header = Header { text: Vec::new(), lines: csv(), written: 0, in_line: false, after: None, is_due: true };
+        let header = Header::of_file(csv(), Vec::new());
         (reader, Sink::Console(Console { number: 1, path: None, stdout: Guarded::of(&writer).unwrap(), header }))
     }
 
@@ -569,10 +491,7 @@ mod tests {
     fn a_log_that_others_delete_or_shorten_begins_anew_with_what_stands_at_its_beginning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.csv");
-        let header =
-            Header { text: b"header\n".to_vec(), lines: csv(), written: 0, in_line: false, after: None, is_due: true };
-        let (open, preamble, length) = (None, Vec::new(), 0);
-        let file = LogFile { path: path.clone(), open, header, preamble, length, began_anew: false, stays_open: true };
+        let file = LogFile::new(path.clone(), Header::of_file(csv(), b"header\n".to_vec()), true);
         let mut sink = Sink::File(file);
         sink.remember(b"agent\n");
         for harm in [|path: &Path| std::fs::remove_file(path).unwrap(), |path: &Path| drop(File::create(path).unwrap())]
@@ -641,17 +560,8 @@ mod tests {
             lines.notice(&mut chunk, text);
             chunk
         };
-        let header = Header { text: Vec::new(), lines, written: 0, in_line: false, after: None, is_due: true };
-        let (open, preamble, length) = (None, chunk("names"), 0);
-        let mut sink = Sink::File(LogFile {
-            path: path.clone(),
-            open,
-            header,
-            preamble,
-            length,
-            began_anew: false,
-            stays_open: true,
-        });
+        let mut sink = Sink::File(LogFile::new(path.clone(), Header::of_file(lines, Vec::new()), true));
+        sink.remember(&chunk("names"));
         let [one, other] = ["one", "other"].map(chunk);
         let has = |mut reader: File, rows: &[u8]| {
             let mut bytes = vec![0; 4096];

@@ -269,10 +269,10 @@ impl Writer {
     }
 
     /// Writes the buffer, and marks the records whose rows are in the log. What is left is the beginning of the next
-    /// attempt, unless the backlog in `blocks` has reached its limit: then it is given up, and counted.
+    /// attempt, unless the backlog in `blocks` has reached its limit: then it is given up, and counted, if nobody is writing it.
     pub(super) fn flush(&mut self, patience: Patience, blocks: &Blocks) -> Flushed {
         let flushed = self.flush_or_keep(patience);
-        if flushed == Flushed::Blocked && blocks.are_too_many() {
+        if flushed == Flushed::Blocked && blocks.are_too_many() && !self.sink.is_writing() {
             self.give_up();
             return Flushed::All;
         }
@@ -346,7 +346,7 @@ impl Writer {
     /// Writes a last notice past the buffer, whose rows stay in the records. A line that is cut stays the last one: the
     /// records have its rest.
     pub(super) fn write_last(&mut self, text: &str) {
-        if self.in_line {
+        if self.in_line || self.sink.is_writing() {
             return;
         }
         let mut line = Vec::new();

@@ -3,6 +3,7 @@
 pub mod group;
 mod lock;
 pub mod marks;
+pub mod network;
 pub mod output;
 pub mod path;
 pub mod patient;

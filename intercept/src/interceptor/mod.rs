@@ -18,19 +18,18 @@ use hsa_sys::table::NEWEST_TESTED_AMD_STEP;
 use logdur_journal::Records;
 use logdur_settings::QueueMode;
 use logdur_system::lock;
-use logdur_system::signals::Blocked;
 
 use crate::address_map::AddressMap;
 use crate::blocks::Blocks;
 use crate::clock::AgentClock;
 use crate::decrements::Decrements;
 use crate::events::AwaitedEvents;
-use crate::guard::{guard, report_panics_to};
+use crate::guard::report_panics_to;
 use crate::host_clock::HostClock;
 use crate::pending::Pending;
 use crate::queue::{Queue, Queues};
 use crate::signals::SignalPool;
-use crate::stack;
+use crate::thread;
 
 use ports::Ports;
 use reaper::Reaper;
@@ -275,11 +274,7 @@ impl Interceptor {
         stack: usize,
         body: impl FnOnce() + Send + 'static,
     ) -> bool {
-        let blocked = Blocked::all();
-        let guarded = move || guard((), body);
-        let stack = stack + stack::taken_by_the_c_library();
-        let started = std::thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(guarded);
-        drop(blocked);
+        let started = thread::spawn(name, stack, body);
         if let Err(error) = &started
             && lock(&self.said).insert(name)
         {

@@ -15,8 +15,8 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use logdur_system::lock;
 use logdur_system::signals::Quiet;
+use logdur_system::{lock, network};
 
 use crate::filter::RowFilter;
 use crate::layout::{Body, CHUNK_ALIGN, ChunkHead, HEADER_BYTES, Header, Kind};
@@ -112,8 +112,13 @@ impl Records {
     /// before one was free: they are left alone.
     ///
     /// # Errors
-    /// When the file cannot be made, or there is no room for its beginning.
+    /// When the file cannot be made, or there is no room for its beginning, or a store to it might wait for another machine: a page that
+    /// is not there any more would even end the process if that does not answer.
     pub fn create(folder: &Path, origin: &Origin) -> io::Result<(Records, Vec<PathBuf>)> {
+        if network::has_path(folder) {
+            let text = "expected a folder in memory or on a disk, found one on a network, where dispatches would wait for a page";
+            return Err(io::Error::other(text));
+        }
         let pid = std::process::id();
         let _quiet = Quiet::new();
         let (file, path, earlier) = create_file(folder, pid)?;

@@ -11,6 +11,7 @@ mod markers;
 mod output;
 mod ranks;
 mod records;
+mod served;
 mod sites;
 mod threads;
 mod unwritable;

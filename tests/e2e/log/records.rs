@@ -25,14 +25,14 @@ fn omniprobe(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
 }
 
 /// What it prints, once it has worked.
-fn printed(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
+pub(super) fn printed(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
     let output = omniprobe(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// A log in records, as text.
-fn text(log: &Path) -> String {
+pub(super) fn text(log: &Path) -> String {
     assert!(fs::read(log).unwrap().starts_with(b"LDROWS\r\n"), "{}", log.display());
     printed(&[&"log", &log])
 }

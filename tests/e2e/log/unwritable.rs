@@ -41,8 +41,12 @@ pub(super) fn recovered(run: &Outcome, log: &Path) -> Log {
     let [left] = &records_in(run)[..] else { panic!("expected one file of records, found {:?}", records_in(run)) };
     let output = Command::new(built("omniprobe")).arg("log").arg(left).arg("-l").arg(log).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = fs::read_to_string(log).unwrap();
-    // A row that was cut is completed if the clocks of the host are still compared alike, else told and written anew.
+    without_cut_rows(&fs::read_to_string(log).unwrap())
+}
+
+/// A log in text that was completed. A row that was cut is completed if the clocks of the host are still compared alike, else told and
+/// written anew.
+pub(super) fn without_cut_rows(text: &str) -> Log {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let is_told = |n: usize| lines.get(n + 1).is_some_and(|next| next.contains("the line before is not whole"));
     Log::parse(&(0..lines.len()).filter(|&n| !is_told(n)).map(|n| lines[n]).collect::<String>())
