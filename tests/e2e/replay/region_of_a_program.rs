@@ -281,6 +281,16 @@ fn what_the_host_writes_beside_a_kernel_that_may_write_there_is_told_apart_by_re
         assert_eq!(counts.sum::<usize>(), writes.len(), "{way:?}: {text}");
     }
     others_fail(&file, "-DPLAIN");
+    // It is told apart by the application's own kernels, also where others that compute the same are looked at.
+    let others = harness::hip_object("beside", &harness::arch(), "-O1 -DPLAIN");
+    let bisect = ["--region", "--bisect", "--against", file.to_str().unwrap(), "--hsaco", others.to_str().unwrap()];
+    let outcome =
+        on_file(Run::new(built("omniprobe")), "verify", &file, "", &[&bisect[..], &["--backend", "emu"]].concat());
+    assert!(
+        outcome.status.success() && text(&outcome).contains("leaves the same as its partner"),
+        "{}",
+        text(&outcome)
+    );
     // What the host wrote is needed: kernels behind it read it.
     let lost = rewritten(&reader, &keep.file("lost.ldcap"), |step, delta| {
         if step.evidence == Evidence::Either {

@@ -20,7 +20,7 @@ use logdur_captured::verify::{Buffer, Rule, Tolerance, Type};
 
 use super::super::run::{LoadedPart, Side};
 use super::super::{Launched, Options};
-use super::difference::{after, begin};
+use super::difference::{after, begin, decide};
 use super::stored::stored_by;
 use super::{Element, Found};
 use crate::device::Description;
@@ -67,6 +67,7 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
 pub fn record(part: &CapturedPart<'_>, options: &Options, path: &Path) -> Result<()> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
     let side = loaded.side(&options.variant)?;
+    decide(&mut loaded, &side)?;
     let mut look = begin(&mut loaded, &[&side])?;
     let mut file = BufWriter::new(File::create(path).map_err(failed(path))?);
     let begun = [loaded.loaded.unseen().unwrap_or(0), part.steps.len() as u64];
@@ -331,6 +332,7 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
     let setup = Setup { rules, ..options.setup.clone() };
     let mut loaded = LoadedPart::set(part, &setup)?;
     let side = loaded.side(&options.variant)?;
+    decide(&mut loaded, &side)?;
     let look = begin(&mut loaded, &[&side])?;
     let mut their_steps = Recorded::open(path, other.steps.len())?;
     let unseen = [loaded.loaded.unseen(), their_steps.unseen];

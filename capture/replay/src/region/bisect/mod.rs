@@ -96,6 +96,7 @@ pub fn bisect(part: &CapturedPart<'_>, options: &Options, wanted: Wanted) -> Res
     let mut loaded = LoadedPart::set(part, &options.setup)?;
     let own = loaded.side(&Variant::default())?;
     let side = loaded.side(&options.variant)?;
+    difference::decide(&mut loaded, &side)?;
     let (found, unproven) = match wanted {
         Wanted::Difference => {
             loaded.loaded.by_replay = true;
