@@ -9,7 +9,7 @@ use super::run::{LoadedPart, Side};
 use super::{Options, Replaced, Reshaped, Together, verify};
 use crate::device::Description;
 use crate::error::Result;
-use crate::loaded::{COMPARED, Variant};
+use crate::loaded::COMPARED;
 use crate::placed::Pages;
 use crate::stats::{Pairs, Summary, pairs};
 
@@ -105,11 +105,7 @@ impl Runs {
 /// As for [`replay`](super::replay).
 pub fn bench(part: &CapturedPart<'_>, options: &Options, warm_up: u32) -> Result<Bench> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
-    let own = loaded.side(&Variant::default())?;
-    let side = loaded.side(&options.variant)?;
-    if loaded.is_concurrent {
-        loaded.decide_all(&own)?;
-    }
+    let [own, side] = loaded.sides(&options.variant)?;
     let judgement = verify(&mut loaded, [&own, &side], COMPARED)?.judgement;
     let sides = if side.is_like(&own) { vec![&side] } else { vec![&side, &own] };
     let mut runs: Vec<Runs> = sides.iter().map(|_| Runs::default()).collect();

@@ -81,7 +81,7 @@ impl LoadedPart<'_> {
     /// When the device cannot be read.
     pub(super) fn before_dispatch(&self, side: &Side, number: usize) -> Result<Before> {
         match self.undecided.get(number + 1) {
-            Some(areas) if side.is_own() => self.read_all(&joined(areas.iter().map(|area| area.captured.clone()))),
+            Some(areas) if side.is_own => self.read_all(&joined(areas.iter().map(|area| area.captured.clone()))),
             _ => Ok(Vec::new()),
         }
     }

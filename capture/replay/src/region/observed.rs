@@ -51,7 +51,7 @@ pub fn observed(
 ) -> Result<ObservedPart> {
     let setup = Setup { backend: Backend::Emulated, observe: Some(observe), ..setup.clone() };
     let mut loaded = LoadedPart::set(part, &setup)?;
-    let side = loaded.side(variant)?;
+    let [_, side] = loaded.sides(variant)?;
     loaded.restore()?;
     loaded.loaded.put_own_variables()?;
     let mut dispatches = 0;

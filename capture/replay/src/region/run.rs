@@ -40,6 +40,8 @@ pub(super) struct LoadedPart<'c> {
 
 /// The launches of a part: with the application's kernels, or with others.
 pub(super) struct Side {
+    /// The application's own kernels, as it launched them.
+    pub(super) is_own: bool,
     /// Of each step, if it is a dispatch.
     pub(super) launches: Vec<Option<Launch>>,
     /// Memory for the arguments of each, where they run beside each other.
@@ -51,11 +53,6 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// True for the application's own kernels, as it launched them.
-    pub(super) fn is_own(&self) -> bool {
-        self.replaced.is_empty() && self.reshaped.is_empty()
-    }
-
     /// True when the same code runs.
     pub(super) fn is_like(&self, other: &Side) -> bool {
         let is_like = |pair: (&Option<Launch>, &Option<Launch>)| match pair {
@@ -99,7 +96,13 @@ impl<'c> LoadedPart<'c> {
     /// When another kernel may not take the place of the application's, or files have none for any dispatch; when a kernel does not allow
     /// the geometry, or one grid is to take the place of several; when a dispatch needs what replays do not have.
     pub(super) fn side(&mut self, variant: &Variant) -> Result<Side> {
-        let mut side = Side { launches: Vec::new(), arguments: Vec::new(), replaced: Vec::new(), reshaped: Vec::new() };
+        let mut side = Side {
+            is_own: false,
+            launches: Vec::new(),
+            arguments: Vec::new(),
+            replaced: Vec::new(),
+            reshaped: Vec::new(),
+        };
         let (mut lacking, mut is_for_one) = (None, false);
         // What takes the place of a kernel is the same in all of its dispatches.
         let mut others = HashMap::new();
@@ -149,10 +152,23 @@ impl<'c> LoadedPart<'c> {
         if let Some(error) = lacking.filter(|_| !is_for_one) {
             return Err(error);
         }
+        side.is_own = side.replaced.is_empty() && side.reshaped.is_empty();
         if self.is_concurrent {
             side.arguments = self.loaded.place_arguments(side.launches.iter().map(Option::as_ref))?;
         }
         Ok(side)
+    }
+
+    /// Makes the launches of the application's own kernels and of a variant, which the memory of both needs to be known for.
+    ///
+    /// # Errors
+    /// As for [`LoadedPart::side`] and [`LoadedPart::run`].
+    pub(super) fn sides(&mut self, variant: &Variant) -> Result<[Side; 2]> {
+        let [own, side] = [self.side(&Variant::default())?, self.side(variant)?];
+        if self.is_concurrent || !side.is_own {
+            self.decide_all(&own)?;
+        }
+        Ok([own, side])
     }
 
     /// Adds to an error at which step it was.

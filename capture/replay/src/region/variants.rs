@@ -49,6 +49,8 @@ impl<'c> RegionVariants<'c> {
         }
         let mut loaded = LoadedPart::set(part, setup)?;
         let own = loaded.side(&Variant::default())?;
+        loaded.decide_all(&own)?;
+        loaded.qualified().into_iter().for_each(|why| loaded.loaded.qualify(why));
         Ok(RegionVariants { loaded, own, kernel, passed: Vec::new() })
     }
 
@@ -71,6 +73,7 @@ impl<'c> RegionVariants<'c> {
                 *launch = Some(loaded.launch_with(captured, own, dispatch, &variant.geometry, other.as_ref())?);
             }
         }
+        side.is_own = side.is_like(&self.own);
         Ok(side)
     }
 }

@@ -18,7 +18,6 @@ use super::run::LoadedPart;
 use super::{Launched, Options, Replaced, Reshaped};
 use crate::device::Description;
 use crate::error::Result;
-use crate::loaded::Variant;
 
 pub use against::{Against, Other, against, record};
 pub use special::Special;
@@ -94,9 +93,7 @@ pub struct Bisection {
 /// As for [`replay`](super::replay); when there is no other kernel, or no buffer of floats.
 pub fn bisect(part: &CapturedPart<'_>, options: &Options, wanted: Wanted) -> Result<Bisection> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
-    let own = loaded.side(&Variant::default())?;
-    let side = loaded.side(&options.variant)?;
-    difference::decide(&mut loaded, &side)?;
+    let [own, side] = loaded.sides(&options.variant)?;
     let (found, unproven) = match wanted {
         Wanted::Difference => {
             loaded.loaded.by_replay = true;
