@@ -46,15 +46,25 @@ impl LoadedDispatch<'_> {
         unsafe { self.device.write(&[(at, &bytes)]) }
     }
 
-    /// Publishes a launch, whose arguments are at an address.
+    /// Publishes a launch, whose arguments are at an address: behind all others of the queue, or as its packet says.
     ///
     /// # Errors
     /// When there is no such queue.
     ///
     /// # Safety
     /// [`IN_FLIGHT`](crate::device::IN_FLIGHT) launches of the queue are not in flight.
-    pub(crate) unsafe fn submit(&mut self, queue: usize, launch: &Launch, at: Placed, ticket: usize) -> Result<()> {
+    pub(crate) unsafe fn submit(
+        &mut self,
+        queue: usize,
+        launch: &Launch,
+        at: Placed,
+        is_behind_all: bool,
+        ticket: usize,
+    ) -> Result<()> {
         let mut packet = launch.packet;
+        if is_behind_all {
+            packet.set_barrier_bit();
+        }
         packet.set_kernarg_address(at.0);
         // SAFETY: kernel and segment are loaded and stay as long as the process; the caller's promise.
         unsafe { self.device.submit(queue, packet, ticket) }

@@ -6,6 +6,7 @@ use logdur_captured::region::CapturedPart;
 use logdur_captured::verify::{BufferReport, Overall};
 
 use super::run::{LoadedPart, Side};
+use super::together::Order;
 use super::{Options, Replaced, Reshaped, Together, verify};
 use crate::device::Description;
 use crate::error::Result;
@@ -106,6 +107,7 @@ impl Runs {
 pub fn bench(part: &CapturedPart<'_>, options: &Options, warm_up: u32) -> Result<Bench> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
     let [own, side] = loaded.sides(&options.variant)?;
+    let [own, side] = [loaded.with_arguments(own)?, loaded.with_arguments(side)?];
     let judgement = verify(&mut loaded, [&own, &side], COMPARED)?.judgement;
     let sides = if side.is_like(&own) { vec![&side] } else { vec![&side, &own] };
     let mut runs: Vec<Runs> = sides.iter().map(|_| Runs::default()).collect();
@@ -151,19 +153,13 @@ fn measure(loaded: &mut LoadedPart<'_>, side: &Side, counts: bool, runs: &mut Ru
     loaded.restore()?;
     let part = loaded.part;
     let mut of_steps = Vec::with_capacity(part.steps.len());
-    let times = if loaded.is_concurrent {
-        loaded.run_all(side)?
-    } else {
-        loaded.run(side, part.steps.len(), &mut |_, number, took| {
-            of_steps.push((number, took));
-            Ok(())
-        })?
-    };
+    let order = if loaded.is_concurrent { Order::Dependencies } else { Order::Submitted };
+    let times = loaded.run_queued(side, order, &mut |number, took| of_steps.push((number, took)))?;
     if !counts {
         return Ok(());
     }
     for (number, took) in of_steps {
-        if let (Some(step), Some(took)) = (part.steps.get(number), took) {
+        if let Some(step) = part.steps.get(number).filter(|_| order == Order::Submitted) {
             let (launches, ns) = runs.kernels.entry(part.symbol(step).to_owned()).or_default();
             (*launches, *ns) = (*launches + 1, *ns + took);
         }

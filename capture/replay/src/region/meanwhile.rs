@@ -141,12 +141,6 @@ impl LoadedPart<'_> {
         self.run(own, self.part.steps.len(), &mut |_, _, _| Ok(())).map(drop)
     }
 
-    /// True for a step that only has what changed while the dispatch before it ran, of which the host wrote nothing.
-    pub(super) fn is_nothing(&self, number: usize) -> bool {
-        let step = self.part.steps.get(number);
-        step.is_some_and(|step| step.is_meanwhile()) && self.changed.get(number).is_none_or(Vec::is_empty)
-    }
-
     /// Why results say less than they could, one line each.
     pub(super) fn qualified(&self) -> Vec<String> {
         let mut all = [self.part.qualified.clone(), self.loaded.qualified.clone()].concat();

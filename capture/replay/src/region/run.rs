@@ -10,7 +10,7 @@ use logdur_captured::region::{CapturedPart, PartStep, Work};
 use logdur_captured::verify::{BufferReport, Judged, Score};
 
 use super::meanwhile::undecided;
-use super::together::{Together, changed};
+use super::together::{Order, Together, changed};
 use super::{Launched, PartTimes, Replaced, Reshaped, mask_limit};
 use crate::error::{ReplayError, Result};
 use crate::geometry::Geometry;
@@ -44,7 +44,7 @@ pub(super) struct Side {
     pub(super) is_own: bool,
     /// Of each step, if it is a dispatch.
     pub(super) launches: Vec<Option<Launch>>,
-    /// Memory for the arguments of each, where they run beside each other.
+    /// Memory for the arguments of each, where several are in flight.
     pub(super) arguments: Vec<Placed>,
     /// The kernels that are others.
     pub(super) replaced: Vec<Replaced>,
@@ -153,7 +153,15 @@ impl<'c> LoadedPart<'c> {
             return Err(error);
         }
         side.is_own = side.replaced.is_empty() && side.reshaped.is_empty();
-        if self.is_concurrent {
+        if self.is_concurrent { self.with_arguments(side) } else { Ok(side) }
+    }
+
+    /// Gives the arguments of each launch memory of their own.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn with_arguments(&mut self, mut side: Side) -> Result<Side> {
+        if side.arguments.is_empty() {
             side.arguments = self.loaded.place_arguments(side.launches.iter().map(Option::as_ref))?;
         }
         Ok(side)
@@ -196,7 +204,7 @@ impl<'c> LoadedPart<'c> {
     /// As for [`LoadedPart::run`].
     pub(super) fn run_all(&mut self, side: &Side) -> Result<PartTimes> {
         match self.is_concurrent {
-            true => self.run_together(side),
+            true => self.run_queued(side, Order::Dependencies, &mut |_, _| ()),
             false => self.run(side, self.part.steps.len(), &mut |_, _, _| Ok(())),
         }
     }

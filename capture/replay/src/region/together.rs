@@ -1,4 +1,4 @@
-//! Runs the steps of a part beside each other, on as many queues as the application had.
+//! Runs the steps of a part without waiting for each: beside each other, on as many queues as the application had, or back to back.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -12,6 +12,15 @@ use crate::device::IN_FLIGHT;
 use crate::error::{ReplayError, Result};
 use crate::loaded::LoadedDispatch;
 use crate::placed::PlacedRange;
+
+/// How packets follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Each behind all before it, in one queue.
+    Submitted,
+    /// Each behind what it depended on, on as many queues as the application had.
+    Dependencies,
+}
 
 /// How the steps of a part ran beside each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,35 +96,58 @@ impl LoadedPart<'_> {
         )))
     }
 
-    fn needs(&self, side: &Side) -> Vec<Needs> {
+    /// True for a step that has nothing to be done.
+    fn is_nothing(&self, number: usize, order: Order) -> bool {
+        let may_be = self.part.steps.get(number).is_some_and(|step| match step.work {
+            Work::Barrier => order == Order::Submitted,
+            _ => step.is_meanwhile(),
+        });
+        may_be && self.changed.get(number).is_none_or(Vec::is_empty)
+    }
+
+    fn needs(&self, side: &Side, order: Order) -> Vec<Needs> {
         let steps = self.part.steps.iter().zip(&side.launches).zip(&self.changed).enumerate();
         let needs = steps.map(|(number, ((step, launch), changed))| {
-            let (queue, index) = (step.step.queue, step.step.index);
-            let is_packet = matches!(step.work, Work::Dispatch { .. } | Work::Barrier);
+            let (queue, index, waited) = match order {
+                Order::Submitted => (0, number as u64, Vec::new()),
+                Order::Dependencies => (step.step.queue, step.step.index, step.step.waited.clone()),
+            };
+            let is_packet = match step.work {
+                Work::Dispatch { .. } => true,
+                // In one queue, there is nothing to be ordered.
+                Work::Barrier => order == Order::Dependencies,
+                Work::Copy { .. } | Work::Fill { .. } => false,
+            };
             Needs {
                 packet: is_packet.then_some((queue, index)),
-                waited: step.step.waited.clone(),
+                waited,
                 is_barrier: matches!(step.work, Work::Barrier),
-                is_alone: !self.is_nothing(number)
+                is_alone: !self.is_nothing(number, order)
                     && (!is_packet || !changed.is_empty() || launch.as_ref().is_some_and(|launch| launch.meets())),
             }
         });
         needs.collect()
     }
 
-    /// Runs all steps of the part on restored memory, those beside each other that did not depend on each other.
+    /// Runs all steps of the part on restored memory, with arguments that have memory of their own, and calls `each` with the number of each
+    /// dispatch that is complete, and its nanoseconds on the GPU.
     ///
     /// # Errors
     /// What a step has ended with, and which one it was; of several that ran, the first.
-    pub(super) fn run_together(&mut self, side: &Side) -> Result<PartTimes> {
-        let mut schedule = Schedule::new(self.needs(side), IN_FLIGHT);
+    pub(super) fn run_queued(
+        &mut self,
+        side: &Side,
+        order: Order,
+        each: &mut dyn FnMut(usize, u64),
+    ) -> Result<PartTimes> {
+        let mut schedule = Schedule::new(self.needs(side, order), IN_FLIGHT);
         self.loaded.make_queues(schedule.queues())?;
         self.loaded.put_own_variables()?;
         for (launch, at) in side.launches.iter().zip(&side.arguments) {
             launch.as_ref().map_or(Ok(()), |launch| self.loaded.write_arguments(launch, *at))?;
         }
         (0..self.part.steps.len())
-            .filter(|number| self.is_nothing(*number))
+            .filter(|number| self.is_nothing(*number, order))
             .for_each(|number| schedule.has_completed(number));
         let mut together = Together { queues: schedule.queues(), alone: schedule.alone(), most: 0 };
         let (start, mut gpu_ns, mut in_flight) = (Instant::now(), 0, Vec::<usize>::new());
@@ -136,6 +168,7 @@ impl LoadedPart<'_> {
                             let launch = side.launches.get(number).and_then(Option::as_ref);
                             launch.map_or(Ok(()), |launch| self.loaded.meet(launch))?;
                         }
+                        Some(Work::Barrier) if order == Order::Submitted => schedule.has_completed(number),
                         Some(Work::Barrier) | None => {}
                     }
                 }
@@ -146,7 +179,7 @@ impl LoadedPart<'_> {
                         continue;
                     };
                     // SAFETY: the schedule has fewer packets of a queue in flight.
-                    unsafe { self.loaded.submit(queue, launch, *at, number) }?;
+                    unsafe { self.loaded.submit(queue, launch, *at, order == Order::Submitted, number) }?;
                     in_flight.push(number);
                     together.most = together.most.max(in_flight.len());
                 }
@@ -154,6 +187,7 @@ impl LoadedPart<'_> {
                     let done = self.loaded.completed().map_err(|error| self.first_of(side, &in_flight, error))?;
                     for (number, took) in done {
                         gpu_ns += took;
+                        each(number, took);
                         in_flight.retain(|other| *other != number);
                         schedule.has_completed(number);
                     }
@@ -168,7 +202,7 @@ impl LoadedPart<'_> {
                 }
             }
         }
-        self.together = Some(together);
+        self.together = (order == Order::Dependencies).then_some(together);
         Ok(PartTimes { gpu_ns, host_ns: u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX) })
     }
 

@@ -143,6 +143,12 @@ impl Packet {
         self.header() & BARRIER_BIT != 0
     }
 
+    /// Has earlier packets of the queue be complete first.
+    #[inline]
+    pub const fn set_barrier_bit(&mut self) {
+        self.0[0] |= BARRIER_BIT as u32;
+    }
+
     const fn pair(&self, word: usize) -> u64 {
         self.0[word] as u64 | (self.0[word + 1] as u64) << 32
     }
