@@ -18,7 +18,7 @@ using From = volatile unsigned*;
 using From = const unsigned* __restrict__;
 #endif
 
-constexpr unsigned WORDS = 1024, HALF = WORDS / 2, ROUNDS = 1 << 20, TRIES = 50;
+constexpr unsigned WORDS = 1024, HALF = WORDS / 2, ROUNDS = 1 << 19, TRIES = 50;
 
 // Says that it has begun, and reads the first half of `from` when it has run for some time.
 extern "C" __global__ void slow(volatile unsigned* flags, unsigned* __restrict__ to, From from, unsigned rounds) {

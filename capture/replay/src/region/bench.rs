@@ -10,7 +10,7 @@ use super::together::Order;
 use super::{Options, Replaced, Reshaped, Together, verify};
 use crate::device::Description;
 use crate::error::Result;
-use crate::loaded::COMPARED;
+use crate::loaded::{COMPARED, Variant};
 use crate::placed::Pages;
 use crate::stats::{Pairs, Summary, pairs};
 
@@ -106,7 +106,8 @@ impl Runs {
 /// As for [`replay`](super::replay).
 pub fn bench(part: &CapturedPart<'_>, options: &Options, warm_up: u32) -> Result<Bench> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
-    let [own, side] = loaded.sides(&options.variant)?;
+    let own = loaded.side(&Variant::default())?;
+    let side = loaded.side_with_memory(&options.variant)?;
     let [own, side] = [loaded.with_arguments(own)?, loaded.with_arguments(side)?];
     let judgement = verify(&mut loaded, [&own, &side], COMPARED)?.judgement;
     let sides = if side.is_like(&own) { vec![&side] } else { vec![&side, &own] };

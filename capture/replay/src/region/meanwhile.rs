@@ -129,12 +129,17 @@ impl LoadedPart<'_> {
         Ok(())
     }
 
+    /// True if what changed while dispatches ran is not decided yet.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.undecided.iter().any(|areas| !areas.is_empty())
+    }
+
     /// Replays the application's own kernels where something is to be decided.
     ///
     /// # Errors
     /// As for [`LoadedPart::run`].
     pub(super) fn decide_all(&mut self, own: &Side) -> Result<()> {
-        if self.undecided.iter().all(Vec::is_empty) {
+        if !self.is_undecided() {
             return Ok(());
         }
         self.restore()?;

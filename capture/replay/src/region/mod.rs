@@ -164,7 +164,8 @@ pub struct Report {
 /// As for [`replay`](crate::replay()); by the step, when one has failed.
 pub fn replay(part: &CapturedPart<'_>, options: &Options) -> Result<Report> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
-    let [own, side] = loaded.sides(&options.variant)?;
+    let own = loaded.side(&Variant::default())?;
+    let side = loaded.side_with_memory(&options.variant)?;
     let judged = if side.is_like(&own) { Judged::Own } else { Judged::Other };
     let mut found = None;
     let mut own_replays = 0;

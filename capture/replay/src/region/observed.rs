@@ -51,7 +51,7 @@ pub fn observed(
 ) -> Result<ObservedPart> {
     let setup = Setup { backend: Backend::Emulated, observe: Some(observe), ..setup.clone() };
     let mut loaded = LoadedPart::set(part, &setup)?;
-    let [_, side] = loaded.sides(variant)?;
+    let side = loaded.side_with_memory(variant)?;
     loaded.restore()?;
     loaded.loaded.put_own_variables()?;
     let mut dispatches = 0;

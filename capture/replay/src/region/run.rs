@@ -167,16 +167,17 @@ impl<'c> LoadedPart<'c> {
         Ok(side)
     }
 
-    /// Makes the launches of the application's own kernels and of a variant, which the memory of both needs to be known for.
+    /// Makes the launches of a variant, and what they need to be known of the memory: what the host wrote while the application's own ran.
     ///
     /// # Errors
     /// As for [`LoadedPart::side`] and [`LoadedPart::run`].
-    pub(super) fn sides(&mut self, variant: &Variant) -> Result<[Side; 2]> {
-        let [own, side] = [self.side(&Variant::default())?, self.side(variant)?];
-        if self.is_concurrent || !side.is_own {
+    pub(super) fn side_with_memory(&mut self, variant: &Variant) -> Result<Side> {
+        let side = self.side(variant)?;
+        if self.is_undecided() && (self.is_concurrent || !side.is_own) {
+            let own = self.side(&Variant::default())?;
             self.decide_all(&own)?;
         }
-        Ok([own, side])
+        Ok(side)
     }
 
     /// Adds to an error at which step it was.

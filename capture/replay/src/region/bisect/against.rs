@@ -66,8 +66,7 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> ReplayError {
 /// As for [`replay`](super::super::replay); when the file cannot be written.
 pub fn record(part: &CapturedPart<'_>, options: &Options, path: &Path) -> Result<()> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
-    let side = loaded.side(&options.variant)?;
-    decide(&mut loaded, &side)?;
+    let side = loaded.side_with_memory(&options.variant)?;
     let mut look = begin(&mut loaded, &[&side])?;
     let mut file = BufWriter::new(File::create(path).map_err(failed(path))?);
     let begun = [loaded.loaded.unseen().unwrap_or(0), part.steps.len() as u64];
@@ -331,8 +330,7 @@ pub fn against(part: &CapturedPart<'_>, options: &Options, other: Other<'_>, pat
     let rules = if is_same { options.setup.rules.clone() } else { Vec::new() };
     let setup = Setup { rules, ..options.setup.clone() };
     let mut loaded = LoadedPart::set(part, &setup)?;
-    let side = loaded.side(&options.variant)?;
-    decide(&mut loaded, &side)?;
+    let side = loaded.side_with_memory(&options.variant)?;
     let look = begin(&mut loaded, &[&side])?;
     let mut their_steps = Recorded::open(path, other.steps.len())?;
     let unseen = [loaded.loaded.unseen(), their_steps.unseen];

@@ -18,6 +18,7 @@ use super::run::LoadedPart;
 use super::{Launched, Options, Replaced, Reshaped};
 use crate::device::Description;
 use crate::error::Result;
+use crate::loaded::Variant;
 
 pub use against::{Against, Other, against, record};
 pub use special::Special;
@@ -93,7 +94,8 @@ pub struct Bisection {
 /// As for [`replay`](super::replay); when there is no other kernel, or no buffer of floats.
 pub fn bisect(part: &CapturedPart<'_>, options: &Options, wanted: Wanted) -> Result<Bisection> {
     let mut loaded = LoadedPart::set(part, &options.setup)?;
-    let [own, side] = loaded.sides(&options.variant)?;
+    let own = loaded.side(&Variant::default())?;
+    let side = loaded.side_with_memory(&options.variant)?;
     let (found, unproven) = match wanted {
         Wanted::Difference => {
             loaded.loaded.by_replay = true;
