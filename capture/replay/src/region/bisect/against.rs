@@ -20,7 +20,7 @@ use logdur_captured::verify::{Buffer, Rule, Tolerance, Type};
 
 use super::super::run::{LoadedPart, Side};
 use super::super::{Launched, Options};
-use super::difference::{after, begin, decide};
+use super::difference::{after, begin};
 use super::stored::stored_by;
 use super::{Element, Found};
 use crate::device::Description;

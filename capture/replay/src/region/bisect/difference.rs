@@ -14,7 +14,7 @@ use super::super::run::{LoadedPart, Side};
 use super::stored::stored_by;
 use super::{Found, argument, element, is_dispatch, typed};
 use crate::error::{ReplayError, Result};
-use crate::loaded::{COMPARED, Look, Variant};
+use crate::loaded::{COMPARED, Look};
 use crate::placed::Pages;
 
 /// The most steps that the application's own kernels are ahead: those behind the dispatch that is found were replayed for nothing.
@@ -38,19 +38,6 @@ pub(super) fn begin(loaded: &mut LoadedPart<'_>, sides: &[&Side]) -> Result<Look
     loaded.restore()?;
     loaded.loaded.put_own_variables()?;
     loaded.loaded.look()
-}
-
-/// Has the application's own kernels decide what the host wrote while they ran, where others take their place.
-///
-/// # Errors
-/// As for [`LoadedPart::run`]; when they do not run on the device.
-pub(super) fn decide(loaded: &mut LoadedPart<'_>, side: &Side) -> Result<()> {
-    if side.is_own() || loaded.undecided.iter().all(Vec::is_empty) {
-        return Ok(());
-    }
-    let own = loaded.side(&Variant::default())?;
-    // All memory is looked at: what they have changed is put back.
-    loaded.after(&own, loaded.part.steps.len()).map(drop)
 }
 
 /// What a step changes.
