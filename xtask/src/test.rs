@@ -161,7 +161,7 @@ struct Optional {
 
 const OPTIONAL: &[Optional] = &[
     Optional { what: "tests of reports in a browser", prepare: setup::browser, names: "cli::browser::" },
-    Optional { what: "tests of programs built by CMake", prepare: setup::cmake, names: "reproduced::cmake::" },
+    Optional { what: "tests of programs built by CMake", prepare: setup::cmake, names: "capture::reproduced::cmake::" },
     Optional {
         what: "tests of clones by the machine's compiler",
         prepare: || instrument::build(instrument::of_compiler(&setup::rocm()?.hipcc)?).map(drop),
