@@ -1,8 +1,7 @@
-//! A log on a file system that another machine keeps: a thread makes the calls, and nobody else waits for an answer longer than its
-//! patience has room for.
+//! A log on a file system of another machine, as NFS. One thread makes the calls. Other threads wait for its answer in bounded time.
 //!
-//! What the thread writes is the beginning of what is to be written until there is an answer. If the process ends before that, the log
-//! may have it or not, as after a crash: its rows are in the records.
+//! Lines that the thread was given are written again, or not, only after its answer. If the process ends before, the log may have them or
+//! not, as after a crash: their rows are in the records.
 //!
 //! # Threads
 //! The one that holds the writer's lock asks; the thread of the file answers.

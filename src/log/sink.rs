@@ -428,8 +428,7 @@ mod tests {
         (reader, Sink::Console(Console { number: 1, path: None, stdout: Guarded::of(&writer).unwrap(), header }))
     }
 
-    /// Waits until nobody can read what `writer` writes: children that other tests start have the reader's
-    /// descriptor as well, until they run their program or end.
+    /// Waits until a pipe has no reader. Children of other tests have the reader's descriptor, too, until they run their program.
     fn wait_for_the_last_reader(writer: RawFd) {
         let mut wait = libc::pollfd { fd: writer, events: 0, revents: 0 };
         // SAFETY: one `pollfd`, which the kernel writes during the call.

@@ -269,7 +269,7 @@ impl Writer {
     }
 
     /// Writes the buffer, and marks the records whose rows are in the log. What is left is the beginning of the next
-    /// attempt, unless the backlog in `blocks` has reached its limit: then it is given up, and counted, if nobody is writing it.
+    /// attempt. If the backlog in `blocks` has reached its limit and no thread writes the rest, the rest is given up, and counted.
     pub(super) fn flush(&mut self, patience: Patience, blocks: &Blocks) -> Flushed {
         let flushed = self.flush_or_keep(patience);
         if flushed == Flushed::Blocked && blocks.are_too_many() && !self.sink.is_writing() {

@@ -11,7 +11,7 @@ use logdur_capture::{
 };
 use logdur_intercept::{Interceptor, queue};
 
-use super::{Failed, File, Taken, number_of};
+use super::{Failed, File, Taken, Write, number_of};
 use crate::capture::copies::{Content, Moved};
 use crate::capture::region::AtDoorbell;
 use crate::kernels::Kernels;
@@ -64,11 +64,17 @@ impl File {
         self.lacks(kernels, taken, &dispatch)
     }
 
-    /// Writes parts of memory, which are in the order of their addresses.
-    pub(in crate::capture) fn parts(&mut self, parts: &[(u64, Vec<u8>)]) -> Result<SnapshotId, Failed> {
-        let mut snapshot = self.writer()?.snapshot(None);
-        parts.iter().try_for_each(|(at, bytes)| snapshot.bytes(*at, bytes))?;
-        snapshot.finish()
+    /// Writes what `changes` passes on, in the order of its addresses; `None` if that is nothing.
+    pub(in crate::capture) fn changes(
+        &mut self,
+        changes: impl FnOnce(&mut Write<'_>) -> Result<(), Failed>,
+    ) -> Result<Option<SnapshotId>, Failed> {
+        let (mut snapshot, mut has_any) = (self.writer()?.snapshot(None), false);
+        changes(&mut |at, bytes| {
+            has_any = true;
+            snapshot.bytes(at, bytes)
+        })?;
+        if has_any { snapshot.finish().map(Some) } else { Ok(None) }
     }
 
     /// Writes a step that does nothing: memory before it was changed by what is no step.

@@ -181,9 +181,6 @@ fn led_to(capture: &Capture, span: (u64, u64), bytes: &[u8]) -> Vec<Allocation> 
     found
 }
 
-/// Parts of memory, each with its address.
-pub(super) type Parts = Vec<(u64, Vec<u8>)>;
-
 /// The memory of a delta.
 pub(super) struct Delta<'a, 'r> {
     pub(super) capture: &'a Capture,
@@ -443,10 +440,15 @@ impl Delta<'_, '_> {
         Some(changed)
     }
 
-    /// After a dispatch: takes in what memory of the host is that the dispatch may have written, and returns what of it has changed: the
-    /// host may have written a part of that. `None` if that is more than the file keeps. What the dispatch cannot write the host has
+    /// After a dispatch: takes in what memory of the host is that the dispatch may have written, and passes on what of it has changed: the
+    /// host may have written a part of that. False if that is more than the file keeps. What the dispatch cannot write the host has
     /// written, and the next delta has it.
-    pub(super) fn after_dispatch(&mut self, kernarg: &[u8], arguments: &Arguments) -> Result<Option<Parts>, Failed> {
+    pub(super) fn after_dispatch(
+        &mut self,
+        kernarg: &[u8],
+        arguments: &Arguments,
+        write: &mut Write<'_>,
+    ) -> Result<bool, Failed> {
         self.defers = true;
         let memory = lock(&self.capture.memory);
         let mut from_arguments: Vec<u64> = Vec::new();
@@ -468,24 +470,21 @@ impl Delta<'_, '_> {
         let ones = self.reached.all.values().filter(|one| one.shadow.is_some());
         let written: Vec<Allocation> =
             ones.map(|one| one.allocation).filter(|allocation| closure.contains(&allocation.base)).collect();
-        let (mut parts, mut bytes) = (Parts::new(), self.reached.of_dispatches);
+        let (mut bytes, mut behind) = (self.reached.of_dispatches, 0);
         let most = KEPT_OF_DISPATCHES.min(bytes.saturating_add(self.left));
         for range in &written {
             self.compare_one(range, &mut |at, changed| {
                 bytes += changed.len() as u64;
                 // Memory that is in two allocations is there once.
-                let behind = parts.last().map_or(0, |(last, bytes)| last + bytes.len() as u64);
-                if bytes <= most && behind <= at {
-                    parts.push((at, changed.to_vec()));
+                if bytes > most || at < behind {
+                    return Ok(());
                 }
-                Ok(())
+                behind = at + changed.len() as u64;
+                write(at, changed)
             })?;
         }
-        let is_kept = bytes <= most;
-        if is_kept {
-            self.reached.of_dispatches = bytes;
-        }
-        Ok(is_kept.then_some(parts))
+        self.reached.of_dispatches = bytes;
+        Ok(bytes <= most)
     }
 }
 

@@ -14,7 +14,7 @@ use logdur_settings as settings;
 use logdur_settings::CaptureScope;
 use logdur_system::lock;
 
-use super::reach::{Delta, Parts, Whole};
+use super::reach::{Delta, Whole};
 use super::{Other, Reached, Region};
 use crate::capture::copies::{Moved, Written};
 use crate::capture::file::{Over, Read};
@@ -141,7 +141,11 @@ impl Capture {
         let is_own = taken.ran == taken.packet.kernel_object();
         let arguments = if is_own { lock(&self.file).arguments(taken.ran) } else { Arguments::default() };
         let mut delta = self.a_delta(reached, reading, Written::default(), end);
-        let meanwhile = delta.after_dispatch(&taken.kernarg.bytes, &arguments)?;
+        let mut is_all = true;
+        let meanwhile = lock(&self.file).changes(|write| {
+            is_all = delta.after_dispatch(&taken.kernarg.bytes, &arguments, write)?;
+            Ok(())
+        })?;
         let changed = region.hashes.then(|| delta.changed());
         let unread = mem::take(&mut delta.unread);
         self.tell_unread(interceptor, unread)?;
@@ -157,7 +161,7 @@ impl Capture {
         for what in lock(&self.file).step(interceptor, self.kernels, &taken, about)? {
             interceptor.notice(format!("capture: {what}"));
         }
-        self.write_meanwhile(reached, meanwhile)?;
+        self.write_meanwhile(reached, meanwhile, is_all)?;
         self.taken.fetch_add(1, Ordering::Relaxed);
         if region.every.is_some_and(|every| reached.since_checkpoint >= every) {
             reached.since_checkpoint = 0;
@@ -169,21 +173,17 @@ impl Capture {
         Ok(())
     }
 
-    /// Writes what has changed in memory of the host while a dispatch ran that may have written it: a step that does nothing.
-    fn write_meanwhile(&self, reached: &mut Reached, changed: Option<Parts>) -> Result<(), Untaken> {
+    /// Writes a step that does nothing: memory of the host changed while a dispatch ran that may have written it. Says once if that is not all.
+    fn write_meanwhile(&self, reached: &mut Reached, changed: Option<SnapshotId>, is_all: bool) -> Result<(), Untaken> {
         let mut file = lock(&self.file);
-        let Some(changed) = changed else {
-            if !mem::replace(&mut reached.told_of_dispatches, true) {
-                let text = "dispatches have changed more memory of the host than is kept: it counts as written by them, \
-                            though the host may have written there meanwhile";
-                file.tell_of_region(Severity::Info, text)?;
-            }
-            return Ok(());
-        };
-        if !changed.is_empty() {
-            let snapshot = file.parts(&changed)?;
+        if !is_all && !mem::replace(&mut reached.told_of_dispatches, true) {
+            let text = "dispatches have changed more memory of the host than is kept: the rest counts as written by them, \
+                        though the host may have written there meanwhile";
+            file.tell_of_region(Severity::Info, text)?;
+        }
+        if let Some(changed) = changed {
             reached.steps += 1;
-            file.changed_step(reached.steps, snapshot, Evidence::Either)?;
+            file.changed_step(reached.steps, changed, Evidence::Either)?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ struct Served {
 }
 
 /// Runs a program whose log is on a file system that `does` something behind so many bytes, and whose records are there or in memory.
-/// Nobody waits for it but the server's own patience with a program that does not end.
+/// Only the server measures time: it fails a program that does not end.
 fn served(does: &str, bytes: u64, format: &str, are_records_there: bool) -> Served {
     let run = Run::new("/usr/bin/unshare".into());
     let [mount, copies, memory] = ["served", "copies", "memory"].map(|name| run.file(name));

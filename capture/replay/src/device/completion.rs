@@ -16,7 +16,7 @@ const COMPLETE: i64 = PENDING - 1;
 /// A signal before a packet completes on it.
 pub(super) struct Completion<'a> {
     signal: &'a Signal,
-    /// Kind and pointers of the signal. Nobody writes them before the packet is complete.
+    /// Kind and pointers of the signal: they stay as they are until the packet is complete.
     constants: [u64; 5],
 }
 
@@ -33,7 +33,7 @@ impl<'a> Completion<'a> {
         Completion { signal, constants }
     }
 
-    /// Kind and pointers of the signal. Nobody writes them before the packet is complete.
+    /// Kind and pointers of the signal, as [`Completion::of`] takes them.
     pub(super) fn constants(&self) -> [u64; 5] {
         self.constants
     }

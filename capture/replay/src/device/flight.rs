@@ -14,7 +14,7 @@ pub(super) struct Flight {
     pub(super) ticket: usize,
     /// Its completion signal, among those of the device.
     pub(super) signal: usize,
-    /// Kind and pointers of the signal. Nobody writes them before the packet is complete.
+    /// Kind and pointers of the signal, as [`Completion::of`] takes them.
     constants: [u64; 5],
 }
 

@@ -159,8 +159,10 @@ fn measure(loaded: &mut LoadedPart<'_>, side: &Side, counts: bool, runs: &mut Ru
     if !counts {
         return Ok(());
     }
+    // Kernels beside each other share the GPU.
+    let of_steps = if order == Order::Submitted { of_steps } else { Vec::new() };
     for (number, took) in of_steps {
-        if let Some(step) = part.steps.get(number).filter(|_| order == Order::Submitted) {
+        if let Some(step) = part.steps.get(number) {
             let (launches, ns) = runs.kernels.entry(part.symbol(step).to_owned()).or_default();
             (*launches, *ns) = (*launches + 1, *ns + took);
         }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use logdur_capture::{Changed, Id, IdOfPieces};
-
 use logdur_captured::region::PartStep;
 
 use super::Launched;
@@ -47,11 +46,12 @@ impl LoadedPart<'_> {
         self.restore()?;
         self.run(side, part.steps.len(), &mut |loaded, number, _| {
             // What the host wrote while a dispatch ran is there behind the next step.
-            if part.steps.get(number + 1).is_some_and(PartStep::is_meanwhile) {
-                return Ok(());
-            }
-            let is_meanwhile = part.steps.get(number).is_some_and(PartStep::is_meanwhile);
-            let number = number - usize::from(is_meanwhile && number > 0);
+            let is_meanwhile = |number| part.steps.get(number).is_some_and(PartStep::is_meanwhile);
+            let number = match is_meanwhile(number) {
+                true => number.saturating_sub(1),
+                false if is_meanwhile(number + 1) => return Ok(()),
+                false => number,
+            };
             if let Some(step) = part.steps.get(number) {
                 for changed in &step.step.changed {
                     all.insert((number, changed.base), id_of(loaded, changed));

@@ -119,7 +119,7 @@ pub fn trim(part: &CapturedPart<'_>, setup: &Setup, kept: &Kept, storage: FileSt
     if last + 1 < part.steps.len() && fault.is_none() {
         loaded.prepare(last + 1)?;
         trimming.meanwhile(&loaded, last + 1)?;
-        trimming.behind(&loaded.loaded)?;
+        trimming.behind(&mut loaded.loaded)?;
     }
     trimming.end(&loaded, fault)
 }
@@ -249,30 +249,17 @@ impl Trimming<'_, '_> {
     }
 
     /// Writes what the host has written behind the last dispatch.
-    fn behind(&mut self, loaded: &LoadedDispatch<'_>) -> Result<()> {
+    fn behind(&mut self, loaded: &mut LoadedDispatch<'_>) -> Result<()> {
+        let changed = self.changed(loaded)?;
+        if changed.is_empty() {
+            return Ok(());
+        }
         let mut snapshot = self.writer.snapshot(None);
-        let mut has_any = false;
-        for range in std::mem::take(&mut self.waiting) {
-            for part in self.reached.parts(&range).iter().flat_map(|part| loaded.restored_of(part)) {
-                let mut bytes = vec![0; (part.end - part.start) as usize];
-                loaded.read_captured(part.start, &mut bytes)?;
-                snapshot.bytes(part.start, &bytes)?;
-                has_any = true;
-            }
-        }
-        if has_any {
-            let delta = Some(snapshot.finish()?);
-            self.sequence += 1;
-            let (sequence, kind, evidence) = (self.sequence, StepKind::Copy, Evidence::Idle);
-            self.writer.step(&Step {
-                region: self.part.region.record.id,
-                sequence,
-                kind,
-                delta,
-                evidence,
-                ..Step::default()
-            })?;
-        }
+        changed.iter().try_for_each(|(at, bytes)| snapshot.bytes(*at, bytes))?;
+        let delta = Some(snapshot.finish()?);
+        self.sequence += 1;
+        let (region, sequence, kind) = (self.part.region.record.id, self.sequence, StepKind::Copy);
+        self.writer.step(&Step { region, sequence, kind, delta, evidence: Evidence::Idle, ..Step::default() })?;
         Ok(())
     }
 
