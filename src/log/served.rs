@@ -1,7 +1,7 @@
 //! A log on a file system of another machine, as NFS. One thread makes the calls. Other threads wait for its answer in bounded time.
 //!
-//! Lines that the thread was given are written again, or not, only after its answer. If the process ends before, the log may have them or
-//! not, as after a crash: their rows are in the records.
+//! Until the thread answers, the lines that it was given are neither given up nor written again. If the process ends before, the log may
+//! have them or not, as after a crash: their rows are in the records.
 //!
 //! # Threads
 //! The one that holds the writer's lock asks; the thread of the file answers.
