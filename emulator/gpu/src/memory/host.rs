@@ -238,6 +238,51 @@ pub(crate) unsafe fn write(to: *mut u8, data: &[u8]) {
     }
 }
 
+/// Bytes of a row, which [`copy_rows`] copies by four accesses.
+const ROW: usize = 4 * WIDEST;
+
+/// Copies the whole rows of `n` bytes, ascending, one access of sixteen bytes after the other; how many bytes those are. None on a
+/// host without AVX.
+///
+/// # Safety
+/// `n` bytes must be mapped on both sides, readable there and writable here, both addresses multiples of sixteen.
+unsafe fn copy_rows(from: *const u8, to: *mut u8, n: usize) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if n >= ROW && std::arch::is_x86_feature_detected!("avx") {
+        let bytes = n - n % ROW;
+        // SAFETY: the rows are readable and writable by the caller's promise, and aligned; the host has AVX. They are no accesses of
+        // the language, so that none may be split, joined or moved.
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "vmovdqa {a}, [{from} + {at}]",
+                "vmovdqa [{to} + {at}], {a}",
+                "vmovdqa {b}, [{from} + {at} + 16]",
+                "vmovdqa [{to} + {at} + 16], {b}",
+                "vmovdqa {c}, [{from} + {at} + 32]",
+                "vmovdqa [{to} + {at} + 32], {c}",
+                "vmovdqa {d}, [{from} + {at} + 48]",
+                "vmovdqa [{to} + {at} + 48], {d}",
+                "add {at}, 64",
+                "cmp {at}, {bytes}",
+                "jb 2b",
+                at = inout(reg) 0_usize => _,
+                from = in(reg) from,
+                to = in(reg) to,
+                bytes = in(reg) bytes,
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                options(nostack),
+            );
+        }
+        return bytes;
+    }
+    let _ = (from, to, n);
+    0
+}
+
 /// Copies bytes, ascending: in the widest pieces to which both addresses are aligned.
 ///
 /// # Safety
@@ -248,6 +293,14 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, n: usize) {
     let mut done = 0;
     while done < n {
         let (source, target) = (from.wrapping_add(done), to.wrapping_add(done));
+        if common == WIDEST && source.addr().is_multiple_of(WIDEST) {
+            // SAFETY: the caller's promise, and what was just found of the addresses.
+            let rows = unsafe { copy_rows(source, target, n - done) };
+            if rows > 0 {
+                done += rows;
+                continue;
+            }
+        }
         let width = piece(source.addr(), n - done).min(common);
         /// One piece, by the functions of its width.
         macro_rules! copied {
@@ -274,9 +327,9 @@ mod tests {
 
     use super::*;
 
-    /// Memory for one aligned access of any width.
+    /// Memory for aligned accesses of any width, and for some rows of them.
     #[repr(align(16))]
-    struct Place(std::cell::UnsafeCell<[u8; 64]>);
+    struct Place(std::cell::UnsafeCell<[u8; 256]>);
     // SAFETY: the tests use it by the functions of this module only.
     unsafe impl Sync for Place {}
 
@@ -290,19 +343,34 @@ mod tests {
 
     #[test]
     fn bytes_arrive_whatever_the_alignment_of_both_sides() {
-        let (from, to) = (Place([0; 64].into()), Place([0; 64].into()));
-        let data: Vec<u8> = (1..=64).collect();
-        for (a, b, n) in (0..17).flat_map(|a| (0..17).map(move |b| (a, b, 47 - a.max(b)))) {
+        let (from, to) = (Place([0; 256].into()), Place([0; 256].into()));
+        let data: Vec<u8> = (0..=255).collect();
+        let lengths = [0, 1, 15, 16, 47, 63, 64, 65, 128, 200, 239];
+        let places = (0..17).flat_map(|a| (0..17).map(move |b| (a, b)));
+        for (a, b, n) in places.flat_map(|(a, b)| lengths.map(|n| (a, b, n))) {
             let (source, target) = (from.0.get().cast::<u8>(), to.0.get().cast::<u8>());
-            let mut back = [0; 64];
-            // All are 64 bytes, used by this thread alone.
+            let mut back = [0; 256];
+            // All are 256 bytes, used by this thread alone.
             access!(write(source, &data));
-            access!(write(target, &[0; 64]));
+            access!(write(target, &[0; 256]));
             access!(copy(source.wrapping_add(a), target.wrapping_add(b), n));
             access!(read(target, &mut back));
-            assert_eq!(&back[b..b + n], &data[a..a + n], "from {a} to {b}");
-            assert!(back[..b].iter().chain(&back[b + n..]).all(|&x| x == 0), "from {a} to {b}: neighbours");
+            assert_eq!(&back[b..b + n], &data[a..a + n], "{n} from {a} to {b}");
+            assert!(back[..b].iter().chain(&back[b + n..]).all(|&x| x == 0), "{n} from {a} to {b}: neighbours");
         }
+    }
+
+    #[test]
+    fn a_copy_onto_its_own_source_finds_what_it_has_written_there() {
+        let place = Place([0; 256].into());
+        let data: Vec<u8> = (0..=255).collect();
+        let start = place.0.get().cast::<u8>();
+        let mut back = [0; 256];
+        // 256 bytes, used by this thread alone: the first sixteen again and again.
+        access!(write(start, &data));
+        access!(copy(start, start.wrapping_add(16), 240));
+        access!(read(start, &mut back));
+        assert_eq!(back.as_slice(), data[..16].repeat(16));
     }
 
     /// A thread writes two patterns alternately by `store`, this one reads by `load`; every reading must be one of them.
@@ -311,7 +379,7 @@ mod tests {
         load: unsafe fn(*const u8) -> T,
         store: unsafe fn(*mut u8, T),
     ) {
-        let (place, ready) = (Place([0; 64].into()), Barrier::new(2));
+        let (place, ready) = (Place([0; 256].into()), Barrier::new(2));
         let (place, ready) = (&place, &ready);
         // SAFETY: 64 aligned bytes, which both threads use by functions of this module.
         unsafe { store(place.0.get().cast(), patterns[0]) };
