@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -10,9 +11,8 @@ use crate::{demo, dist, setup, shell};
 
 /// Repeats of each variant, interleaved.
 const REPEATS: usize = 5;
-/// Mebibytes that the process holds, and dispatches.
-const MIB: u32 = 2048;
-const DISPATCHES: u32 = 8;
+/// Mebibytes that the process holds, and dispatches: much memory, and as little as most captured dispatches reach.
+const PROCESSES: [(u32, u32); 2] = [(2048, 8), (16, 40)];
 
 /// Where the capture is. In memory, as the log: a disk that is still busy with the last one would be measured.
 fn folder() -> PathBuf {
@@ -50,14 +50,33 @@ pub(super) fn process() -> Result<()> {
     let rocm = setup::rocm()?;
     dist::for_this_machine()?;
     let program = demo::compile(&rocm, &shell::root().join("tests/programs/captured_costs.hip"))?;
-    let title = format!("a process with {MIB} MiB, of which each of {DISPATCHES} kernels changes 1 MiB");
-    table(&title, ["ms the first", "ms a dispatch", "largest MiB"], &VARIANTS, REPEATS, |variant| {
-        let mut command = Command::new(&program);
-        (variant.command)(command.args([MIB.to_string(), DISPATCHES.to_string()]));
-        let numbers = parsed(&shell::output(&mut command)?);
-        let _ = std::fs::remove_file(file());
-        numbers
-    })
+    for (mebibytes, dispatches) in PROCESSES {
+        let title = format!("a process with {mebibytes} MiB, of which each of {dispatches} kernels changes 1 MiB");
+        let columns = ["ms the first", "ms a dispatch", "largest MiB", "ms of dd", "of dd's rate"];
+        table(&title, columns, &VARIANTS, REPEATS, |variant| {
+            let mut command = Command::new(&program);
+            (variant.command)(command.args([mebibytes.to_string(), dispatches.to_string()]));
+            let [first, each, largest] = parsed(&shell::output(&mut command)?)?;
+            let has_captured = file().exists();
+            let _ = std::fs::remove_file(file());
+            let written = dd(mebibytes)?;
+            Ok([first, each, largest, written, if has_captured { written / first } else { 0.0 }])
+        })?;
+    }
+    Ok(())
+}
+
+/// Milliseconds in which `dd` appends so many mebibytes to a new file in the capture's place, in as large pieces as captures are written.
+fn dd(mebibytes: u32) -> Result<f64> {
+    let path = file();
+    let mut command = Command::new("dd");
+    command.args(["if=/dev/zero", "bs=1M", "oflag=append", "conv=notrunc", "status=none"]);
+    command.arg(format!("count={mebibytes}")).arg(format!("of={}", path.display()));
+    let start = Instant::now();
+    let written = shell::run(&mut command);
+    let took = start.elapsed();
+    let _ = std::fs::remove_file(path);
+    written.map(|()| took.as_secs_f64() * 1e3)
 }
 
 /// What writing and opening files costs.
