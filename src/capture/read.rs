@@ -1,27 +1,34 @@
 //! Reads memory of hosts and GPUs, piece by piece.
 //!
-//! The copy engines of a GPU read its memory. Each engine copies in order: if a copy of the application waits for the held dispatch, a
-//! later copy of ours on that engine does not begin. The reader first asks an engine that is not known to wait. If that copy is late,
-//! it asks the next engine, and then an SDMA engine that the runtime reports as free. Then it reads through the GPU's aperture, if the
-//! host has the memory mapped. Engines that are known to wait come last. The reader does not ask a late engine again until its copies
-//! are complete.
+//! The copy engines of a GPU read its memory into buffers, which are lent to the writer of the file: nothing is copied twice. Each
+//! engine copies in order: if a copy of the application waits for the held dispatch, a later copy of ours on that engine does not
+//! begin. The reader first asks an engine that is not known to wait. If that copy is late, it asks the next engine, and then an SDMA
+//! engine that the runtime reports as free. Then it reads through the GPU's aperture, if the host has the memory mapped. Engines that
+//! are known to wait come last. The reader does not ask a late engine again until its copies are complete.
 //!
 //! # Threads
 //! The capture thread.
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hsa::{AgentKind, Api, OwnSignal, Pool};
+use logdur_capture::STEP;
 
 use super::copies::{Copies, Engine, Path, copied_by_a_kernel};
 use super::memory::{Allocation, Kind};
 use crate::own_memory::{self, DeviceMappings};
 
-/// The size of a piece in bytes.
-pub(super) const PIECE: usize = 4 << 20;
+/// The most bytes of a piece. All but the last of an allocation have a mebibyte at least, of which the runtime's kernels copy them: see
+/// [`copied_by_a_kernel`]. A few pieces are in the caches together, where what a copy engine of an emulated GPU has written is read.
+const PIECE: u64 = 3 * STEP;
+/// Pieces that are copied ahead of the one that is processed: while one is finished and noticed, the engine copies the next.
+const AHEAD: usize = 2;
+/// Buffers of an engine, at most: those of the pieces that the writer's threads have (`hash_threads`), and those that are copied ahead.
+const MOST: usize = 8;
 /// Sleep between two checks of a copy.
 const LOOK: Duration = Duration::from_micros(20);
 /// After this time the reader asks another engine as well. Even a slow bus copies a piece in a hundredth of it.
@@ -33,6 +40,9 @@ pub(super) enum Unread {
     /// The runtime refuses the copy.
     #[error(transparent)]
     Runtime(#[from] hsa::HsaError),
+    /// Another number of bytes was read than was asked for.
+    #[error(transparent)]
+    Size(io::Error),
     /// The copy is not complete.
     #[error("no copy engine of its GPU had copied it in time: {0}")]
     Expired(String),
@@ -61,12 +71,95 @@ struct Buffer {
     copied: OwnSignal,
     /// The address and size of the memory that it has a copy of, or will have once the copy is complete.
     of: Option<(u64, usize)>,
+    /// How many parts of it are lent.
+    lent: Arc<AtomicUsize>,
 }
 
-/// An engine with two buffers: one for the current piece, one for the piece read ahead.
+/// A part of a buffer, which keeps its bytes until this is dropped.
+#[derive(Debug)]
+struct Part {
+    from: NonNull<u8>,
+    bytes: usize,
+    lent: Arc<AtomicUsize>,
+}
+
+// SAFETY: the bytes belong to no thread, and nobody writes them.
+unsafe impl Send for Part {}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `Buffer::lend` found so many bytes whose copy is complete. No copy is started into a buffer while a part of it is
+        // lent, and its memory is not freed.
+        unsafe { std::slice::from_raw_parts(self.from.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // What was read of it is read before a copy is started into it.
+        self.lent.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Where memory is read to.
+pub(super) enum To<'t> {
+    /// It is copied there.
+    Bytes(&'t mut [u8]),
+    /// A step of a snapshot, to which it is lent where it is in a buffer.
+    Step(&'t mut logdur_capture::Buffer),
+}
+
+impl<'t> From<&'t mut [u8]> for To<'t> {
+    fn from(bytes: &'t mut [u8]) -> To<'t> {
+        To::Bytes(bytes)
+    }
+}
+
+impl<'t> From<&'t mut Vec<u8>> for To<'t> {
+    fn from(bytes: &'t mut Vec<u8>) -> To<'t> {
+        To::Bytes(bytes)
+    }
+}
+
+impl<'t> From<&'t mut logdur_capture::Buffer> for To<'t> {
+    fn from(step: &'t mut logdur_capture::Buffer) -> To<'t> {
+        To::Step(step)
+    }
+}
+
+impl To<'_> {
+    /// How many bytes are read.
+    fn length(&self) -> usize {
+        match self {
+            To::Bytes(bytes) => bytes.len(),
+            To::Step(step) => step.length(),
+        }
+    }
+
+    /// Room for them.
+    fn room(&mut self) -> &mut [u8] {
+        match self {
+            To::Bytes(bytes) => bytes,
+            To::Step(step) => step.room(),
+        }
+    }
+
+    /// Takes them from a buffer.
+    fn take(&mut self, part: Part) -> io::Result<()> {
+        match self {
+            To::Bytes(bytes) => {
+                bytes.copy_from_slice(part.as_ref());
+                Ok(())
+            }
+            To::Step(step) => step.lend(Box::new(part)),
+        }
+    }
+}
+
+/// An engine with its buffers.
 struct Lane {
     engine: Engine,
-    buffers: [Buffer; 2],
+    buffers: Vec<Buffer>,
     /// One of its copies took longer than [`LATE`], and not all of its copies have completed since.
     late: bool,
 }
@@ -74,7 +167,7 @@ struct Lane {
 /// A buffer, by the number of its lane and its own number there.
 type Spot = (usize, usize);
 
-/// The reader. It reads ahead: while one piece is processed, the next one is copied.
+/// The reader. It reads ahead: while one piece is processed, the next ones are copied.
 pub(super) struct Reader {
     api: &'static Api,
     host: u64,
@@ -89,8 +182,18 @@ unsafe impl Send for Reader {}
 
 impl Buffer {
     /// True if no copy into it is in progress.
-    fn is_free(&self) -> bool {
+    fn is_copied(&self) -> bool {
         self.copied.memory().value.load(Ordering::Acquire) <= 0
+    }
+
+    /// True if it can have another copy.
+    fn is_free(&self) -> bool {
+        self.is_copied() && self.lent.load(Ordering::Acquire) == 0
+    }
+
+    /// True if it has, or will have, a part of some memory.
+    fn has_of(&self, start: u64, end: u64) -> bool {
+        self.of.is_some_and(|(first, length)| first < end && start < first + length as u64)
     }
 
     /// Where it has so many bytes from an address on, counted from its own first.
@@ -99,6 +202,20 @@ impl Buffer {
         let offset = usize::try_from(address.checked_sub(start)?).ok()?;
         (offset.checked_add(bytes)? <= length).then_some(offset)
     }
+
+    /// Lends so many bytes from an address on, if their copy is complete.
+    fn lend(&self, address: u64, bytes: usize) -> Option<Part> {
+        let offset = self.offset_of(address, bytes).filter(|_| self.is_copied())?;
+        self.lent.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the buffer has so many bytes behind the offset.
+        let from = unsafe { self.memory.add(offset) };
+        Some(Part { from, bytes, lent: Arc::clone(&self.lent) })
+    }
+}
+
+/// Where a piece ends that begins at an address: where a step of a snapshot does, so that each step is in one piece.
+fn end_of_piece(address: u64, end: u64) -> u64 {
+    (address.saturating_add(PIECE) & !(STEP - 1)).min(end)
 }
 
 impl Reader {
@@ -118,7 +235,7 @@ impl Reader {
         self.lanes.iter_mut().flat_map(|lane| &mut lane.buffers).for_each(|buffer| buffer.of = None);
     }
 
-    /// Fills `to`, at most [`PIECE`] bytes, with the memory at an address. Memory is read in ascending order; reading its first address
+    /// Reads the memory at an address, a step of a snapshot at most. Memory is read in ascending order; reading its first address
     /// again discards earlier copies.
     ///
     /// # Errors
@@ -130,7 +247,7 @@ impl Reader {
         &mut self,
         memory: &Allocation,
         address: u64,
-        to: &mut [u8],
+        mut to: To<'_>,
         copies: &Copies,
         deadline: Instant,
     ) -> Result<(), Unread> {
@@ -138,12 +255,13 @@ impl Reader {
         // The application may have unmapped this memory without a call. `process_vm_readv` refuses a driver's mappings: memory of
         // pools is read in other ways.
         if let Some(host) = memory.own() {
-            return own_memory::read(host + skipped, to).map_err(Unread::Unmapped);
+            return own_memory::read(host + skipped, to.room()).map_err(Unread::Unmapped);
         }
         if let Some(host) = memory.host() {
             let from = ptr::with_exposed_provenance((host + skipped) as usize);
+            let room = to.room();
             // SAFETY: the caller's promise. The application may write there: what is read then is neither old nor new.
-            unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+            unsafe { ptr::copy_nonoverlapping(from, room.as_mut_ptr(), room.len()) };
             return Ok(());
         }
         let (Kind::Pool(Pool { agent, .. }) | Kind::Variable { agent, .. } | Kind::Foreign { agent: Some(agent) }) =
@@ -156,26 +274,40 @@ impl Reader {
             self.discard();
         }
         // SAFETY: the caller's promise.
-        let Some((lane, buffer)) = (unsafe { self.copied(agent, memory.end(), address, to, copies, deadline) })? else {
+        let Some(spot) = (unsafe { self.copied(agent, memory.end(), address, &mut to, copies, deadline) })? else {
             return Ok(());
         };
-        let found =
-            self.buffer((lane, buffer)).and_then(|buffer| Some((buffer.memory, buffer.offset_of(address, to.len())?)));
-        let Some((from, offset)) = found else { return Err(Unread::Expired(String::new())) };
-        // SAFETY: the buffer has so many bytes behind the offset.
-        let from = unsafe { from.add(offset) };
-        // SAFETY: as above; the copy into the buffer is complete.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
-        let next =
-            self.buffer((lane, buffer)).and_then(|buffer| buffer.of).map(|(start, length)| start + length as u64);
-        if let Some(next) = next.filter(|next| *next < memory.end()) {
-            let other = (lane, 1 - buffer);
-            if self.buffer(other).is_some_and(|buffer| buffer.is_free() && buffer.of.is_none_or(|of| of.0 != next)) {
-                // SAFETY: the caller's promise. If it is refused here, it is when it is asked for, too.
-                let _ = unsafe { self.start(other, next, memory.end()) };
+        let part = self.buffer(spot).and_then(|buffer| buffer.lend(address, to.length()));
+        let Some(part) = part else { return Err(Unread::Expired(String::new())) };
+        // SAFETY: the caller's promise.
+        unsafe { self.read_ahead(spot, address + part.bytes as u64, memory.end()) };
+        to.take(part).map_err(Unread::Size)
+    }
+
+    /// Starts the copies of the next pieces behind a buffer's, on the same engine, where memory is read from an address on next.
+    ///
+    /// # Safety
+    /// As for [`Reader::read`].
+    unsafe fn read_ahead(&mut self, (lane, buffer): Spot, next: u64, end: u64) {
+        let Some((start, length)) = self.buffer((lane, buffer)).and_then(|buffer| buffer.of) else { return };
+        let mut at = start + length as u64;
+        for _ in 0..AHEAD {
+            if at >= end {
+                return;
             }
+            let stop = end_of_piece(at, end);
+            let of = self.lanes.get(lane).map(|lane| lane.buffers.as_slice()).unwrap_or_default();
+            if !of.iter().any(|buffer| buffer.of == Some((at, (stop - at) as usize))) {
+                let unused = of.iter().position(|buffer| buffer.is_free() && !buffer.has_of(next, end));
+                let unused = unused.map(|number| (lane, number)).or_else(|| self.add_buffer(lane).ok().flatten());
+                // SAFETY: the caller's promise. If it is refused here, it is when it is asked for, too.
+                let started = unused.is_some_and(|spot| unsafe { self.start(spot, at, end) }.is_ok());
+                if !started {
+                    return;
+                }
+            }
+            at = stop;
         }
-        Ok(())
     }
 
     /// A buffer with a copy of a GPU's memory at an address, as long as `to`; `None` if `to` was filled directly.
@@ -187,17 +319,17 @@ impl Reader {
         gpu: u64,
         end: u64,
         address: u64,
-        to: &mut [u8],
+        to: &mut To<'_>,
         copies: &Copies,
         deadline: Instant,
     ) -> Result<Option<Spot>, Unread> {
         for lane in &mut self.lanes {
-            lane.late &= !lane.buffers.iter().all(Buffer::is_free);
+            lane.late &= !lane.buffers.iter().all(Buffer::is_copied);
         }
         let mut asked: Vec<Spot> = Vec::new();
         for (n, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.engine.gpu == gpu) {
             let having =
-                lane.buffers.iter().enumerate().filter(|(_, buffer)| buffer.offset_of(address, to.len()).is_some());
+                lane.buffers.iter().enumerate().filter(|(_, buffer)| buffer.offset_of(address, to.length()).is_some());
             asked.extend(having.map(|(buffer, _)| (n, buffer)));
         }
         let prompt: Vec<Spot> = asked.iter().copied().filter(|spot| !self.is_late(spot.0)).collect();
@@ -206,7 +338,7 @@ impl Reader {
         }
         let waiting = copies.blocked(gpu);
         let mut paths = vec![Path::ToHost, Path::ToGpu];
-        if copied_by_a_kernel((end - address).min(PIECE as u64) as usize) {
+        if copied_by_a_kernel((end_of_piece(address, end) - address) as usize) {
             paths.push(Path::Within);
         }
         let (blocked, mut free): (Vec<Path>, Vec<Path>) =
@@ -223,7 +355,7 @@ impl Reader {
                 return Ok(Some(spot));
             }
         }
-        if self.aperture.as_ref().is_some_and(|aperture| aperture.read(address, to).is_ok()) {
+        if self.aperture.as_ref().is_some_and(|aperture| aperture.read(address, to.room()).is_ok()) {
             return Ok(None);
         }
         for path in blocked {
@@ -251,12 +383,14 @@ impl Reader {
         asked: &mut Vec<Spot>,
         refused: &mut Option<hsa::HsaError>,
     ) -> Result<Option<Spot>, Unread> {
-        let lane = self.lane(engine)?;
+        let lane = self.lane(engine);
         if self.is_late(lane) || asked.iter().any(|spot| spot.0 == lane) {
             return Ok(None);
         }
-        let free = (0..2).map(|buffer| (lane, buffer)).find(|spot| self.buffer(*spot).is_some_and(Buffer::is_free));
-        let Some(spot) = free else { return Ok(None) };
+        let buffers = self.lanes.get(lane).map(|lane| lane.buffers.as_slice()).unwrap_or_default();
+        let free = buffers.iter().position(Buffer::is_free).map(|buffer| (lane, buffer));
+        let added = if free.is_none() { self.add_buffer(lane)? } else { None };
+        let Some(spot) = free.or(added) else { return Ok(None) };
         // SAFETY: the caller's promise.
         match unsafe { self.start(spot, address, end) } {
             Ok(()) => asked.push(spot),
@@ -292,8 +426,8 @@ impl Reader {
     /// The first of some buffers whose copy is complete.
     fn first_of(&self, spots: &[Spot], deadline: Instant) -> Option<Spot> {
         loop {
-            let free = spots.iter().find(|spot| self.buffer(**spot).is_some_and(Buffer::is_free));
-            match free {
+            let copied = spots.iter().find(|spot| self.buffer(**spot).is_some_and(Buffer::is_copied));
+            match copied {
                 Some(spot) => return Some(*spot),
                 None if spots.is_empty() || Instant::now() >= deadline => return None,
                 None => std::thread::sleep(LOOK),
@@ -302,17 +436,21 @@ impl Reader {
     }
 
     /// The lane that uses an engine.
-    fn lane(&mut self, engine: Engine) -> Result<usize, Unread> {
+    fn lane(&mut self, engine: Engine) -> usize {
         if let Some(known) = self.lanes.iter().position(|lane| lane.engine == engine) {
-            return Ok(known);
+            return known;
         }
-        let buffer = || -> Result<Buffer, Unread> {
-            let memory = self.api.kernarg_memory(&self.gpus, PIECE)?;
-            Ok(Buffer { memory, copied: self.api.own_signal(0)?, of: None })
-        };
-        let buffers = [buffer()?, buffer()?];
-        self.lanes.push(Lane { engine, buffers, late: false });
-        Ok(self.lanes.len() - 1)
+        self.lanes.push(Lane { engine, buffers: Vec::new(), late: false });
+        self.lanes.len() - 1
+    }
+
+    /// A new buffer of a lane, unless it has as many as it may have.
+    fn add_buffer(&mut self, lane: usize) -> Result<Option<Spot>, Unread> {
+        let Some(of) = self.lanes.get_mut(lane).filter(|lane| lane.buffers.len() < MOST) else { return Ok(None) };
+        let memory = self.api.kernarg_memory(&self.gpus, PIECE as usize)?;
+        let copied = self.api.own_signal(0)?;
+        of.buffers.push(Buffer { memory, copied, of: None, lent: Arc::default() });
+        Ok(Some((lane, of.buffers.len() - 1)))
     }
 
     /// Starts a copy from an address into a free buffer, as many bytes as exist and fit.
@@ -322,7 +460,7 @@ impl Reader {
     unsafe fn start(&mut self, (lane, buffer): Spot, address: u64, end: u64) -> Result<(), hsa::HsaError> {
         let Some(lane) = self.lanes.get_mut(lane) else { return Ok(()) };
         let (engine, Some(buffer)) = (lane.engine, lane.buffers.get_mut(buffer)) else { return Ok(()) };
-        let bytes = (end - address).min(PIECE as u64) as usize;
+        let bytes = (end_of_piece(address, end) - address) as usize;
         buffer.copied.memory().value.store(1, Ordering::Release);
         // ROCr chooses the engine by the two agents of the call.
         let (to_agent, from_agent) = match engine.path {
@@ -347,13 +485,13 @@ impl Reader {
 
     /// True if no copy is in progress.
     pub(super) fn has_no_late_copies(&self) -> bool {
-        self.lanes.iter().flat_map(|lane| &lane.buffers).all(Buffer::is_free)
+        self.lanes.iter().flat_map(|lane| &lane.buffers).all(Buffer::is_copied)
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Late copies may still write the others.
+        // Late copies may still write the others, and what is lent is read.
         for buffer in self.lanes.iter().flat_map(|lane| &lane.buffers).filter(|buffer| buffer.is_free()) {
             // SAFETY: no copy is under way that would end it, and no other thread knows it.
             let signal = unsafe { self.api.destroy_own_signal(buffer.copied) };

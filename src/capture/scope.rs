@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use hsa::Executable;
-use logdur_capture::{SnapshotId, WORD, words, words_in};
+use logdur_capture::{Buffer, SnapshotId, WORD, words, words_in};
 use logdur_intercept::Interceptor;
 use logdur_settings::CaptureScope;
 use logdur_system::lock;
@@ -18,6 +18,7 @@ use super::Capture;
 use super::file::{Over, Source};
 use super::hold::{PATIENCE, TooMuch};
 use super::memory::{Allocation, Kind};
+use super::read::To;
 use super::take::{Reading, Untaken};
 use super::untouched::{self, Links, Moment};
 
@@ -29,6 +30,8 @@ pub(super) struct Wanted<'a> {
     pub(super) kernarg: &'a [u8],
     /// The executable of the replacement, if it has variables of its own.
     pub(super) replacement: Option<Executable>,
+    /// The dispatch has run.
+    pub(super) is_after: bool,
     pub(super) end: Instant,
 }
 
@@ -132,11 +135,11 @@ impl Source for Gathered<'_, '_> {
         Ok(Some((range, same)))
     }
 
-    fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, range: &Allocation, offset: u64, to: &mut Buffer) -> io::Result<()> {
         let at = range.base + offset;
-        self.capture.piece(self.reading, range, at, to, self.end)?;
-        self.follow(range, at, to);
-        self.ends(at, to);
+        self.capture.piece(self.reading, range, at, &mut *to, self.end)?;
+        self.follow(range, at, to.bytes());
+        self.ends(at, to.bytes());
         Ok(())
     }
 
@@ -164,17 +167,18 @@ impl Capture {
         }
         let before = self.untouched.take().filter(|before| Some(before.snapshot) == parent);
         let quiet = self.quiet(interceptor);
+        let before = before.filter(|before| quiet.as_ref() == Some(&before.quiet));
         let all = self.ranges(interceptor, wanted);
         let memory = lock(&self.memory);
         let (span, changes) = (memory.span(), memory.changes());
-        // All memory that may be reached; which part is reached is not known yet.
-        let private = if quiet.is_some() { untouched::private(memory.all()) } else { HashSet::new() };
+        // All memory that may be reached; which part is reached is not known yet. Where a dispatch is about to run, only what was known
+        // before can be used: looking at the host's mappings takes a while.
+        let is_of_use = quiet.is_some() && before.as_ref().map_or(wanted.is_after, |before| !before.private.is_empty());
+        let private = if is_of_use { untouched::private(memory.all()) } else { HashSet::new() };
         drop(memory);
         let (same, links) = match before {
-            Some(before) if quiet.as_ref() == Some(&before.quiet) => {
-                (private.intersection(&before.private).copied().collect(), before.links)
-            }
-            _ => (HashSet::new(), Links::default()),
+            Some(before) => (private.intersection(&before.private).copied().collect(), before.links),
+            None => (HashSet::new(), Links::default()),
         };
         let (start, mut file) = (Instant::now(), lock(&self.file));
         let left = file.left();
@@ -207,12 +211,12 @@ impl Capture {
     }
 
     /// Reads a piece of memory. It is freed neither meanwhile nor while a copy of it is in progress.
-    pub(super) fn piece<'a>(
+    pub(super) fn piece<'a, 't>(
         &'a self,
         reading: &mut Reading<'a>,
         range: &Allocation,
         at: u64,
-        to: &mut [u8],
+        to: impl Into<To<'t>>,
         end: Instant,
     ) -> io::Result<()> {
         let deadline = end.min(Instant::now() + PATIENCE);
@@ -222,7 +226,7 @@ impl Capture {
         let known = lock(&self.memory).is_there(range, at);
         let read = if known {
             // SAFETY: it is allocated, and no thread frees it while the lock is held: as long as a copy is under way.
-            let read = unsafe { reader.read(range, at, to, &self.copies, deadline) };
+            let read = unsafe { reader.read(range, at, to.into(), &self.copies, deadline) };
             read.map_err(|e| {
                 let kind = if e.is_freed(range) { io::ErrorKind::NotFound } else { io::ErrorKind::Other };
                 io::Error::new(kind, e.to_string())

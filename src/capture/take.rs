@@ -175,7 +175,8 @@ impl Capture {
         let reading = self.reading(interceptor, reading)?;
         let latest = lock(&self.file).latest();
         let replacement = self.variables.and_then(|of| of.with_own_variables(taken.packet.kernel_object()));
-        let wanted = Wanted { scope, agent: queue.agent, kernarg: &taken.kernarg.bytes, replacement, end };
+        let kernarg = &taken.kernarg.bytes;
+        let wanted = Wanted { scope, agent: queue.agent, kernarg, replacement, is_after: false, end };
         let before = self.snapshot(interceptor, reading, &wanted, latest)?;
         taken.before = before;
         // What is known of it stays in the file, if it brings the process down.
@@ -184,7 +185,7 @@ impl Capture {
         self.run_alone(interceptor, stalled, ring, &mut taken, end).map_err(or_held)?;
         if self.after {
             let kernarg = &taken.kernarg.bytes;
-            let wanted = Wanted { scope, agent: queue.agent, kernarg, replacement, end };
+            let wanted = Wanted { scope, agent: queue.agent, kernarg, replacement, is_after: true, end };
             taken.after = self.snapshot(interceptor, reading, &wanted, before)?;
         }
         taken.held = target.since.elapsed();

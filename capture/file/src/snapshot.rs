@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::buffer::Buffer;
 use crate::chunk::{self, Content, Key};
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
@@ -16,8 +17,9 @@ use crate::storage::Storage;
 use crate::tasks::Tasks;
 use crate::writer::Writer;
 
-/// Bytes that are asked for at a time.
-const STEP: u64 = 1 << 20;
+/// Bytes that are asked for at a time: steps end where an address is a multiple of it, and where a range ends. Half of a processor's
+/// second cache has one, so that what the hash has read is still there when it is copied into a pack.
+pub const STEP: u64 = 512 << 10;
 /// Ranges up to this size are hashed by the thread that reads them: another one would take as long to wake up.
 const SMALL: u64 = 256 << 10;
 /// Extents in a frame.
@@ -48,7 +50,7 @@ pub struct SnapshotWriter<'w, S: Storage> {
 #[derive(Debug)]
 struct Step {
     address: u64,
-    bytes: Vec<u8>,
+    buffer: Buffer,
     /// What the parent has there, by chunks.
     expected: Vec<Option<Key>>,
     prints: Arc<Fingerprints>,
@@ -62,7 +64,7 @@ struct Hashed {
 }
 
 fn hash(step: Step) -> Hashed {
-    let chunks = chunk::cut(&step.bytes, step.address).zip(&step.expected);
+    let chunks = chunk::cut(step.buffer.bytes(), step.address).zip(&step.expected);
     let seen = chunks.map(|((at, chunk), expected)| Seen::of(&step.prints, chunk, at, *expected)).collect();
     Hashed { step, seen }
 }
@@ -105,7 +107,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         self.id
     }
 
-    /// Captures a range. `read` is given an offset from the address, and a buffer of at most 1 MiB to fill with what is
+    /// Captures a range. `read` is given an offset from the address, and a buffer of at most [`STEP`] bytes to fill with what is
     /// there; it is called in order.
     ///
     /// # Errors
@@ -118,6 +120,20 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         length: u64,
         read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
     ) -> Result<(), CaptureError> {
+        self.range_of(address, length, &mut |offset, buffer| read(offset, buffer.room()))
+    }
+
+    /// The same, where `read` may lend bytes instead: those of one step at a time, and of two more for each thread of the writer. None are
+    /// lent when this returns.
+    ///
+    /// # Errors
+    /// As of [`SnapshotWriter::range`].
+    pub fn range_of(
+        &mut self,
+        address: u64,
+        length: u64,
+        read: &mut dyn FnMut(u64, &mut Buffer) -> io::Result<()>,
+    ) -> Result<(), CaptureError> {
         let end = self.free(address, length)?;
         let mut visit = self.begin(address, end);
         let ahead = if length <= SMALL { 1 } else { 1 + 2 * self.writer.tasks.threads() };
@@ -126,26 +142,24 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
             while at < end && outcome.is_ok() && steps.len() < ahead {
                 // Whole chunks, but for the first and the last.
                 let stop = (at | (STEP - 1)).saturating_add(1).min(end);
-                let length = (stop - at) as usize;
-                // Memory that is new from the system has its zeros already.
-                let mut bytes = self.writer.staging.pop().unwrap_or_else(|| vec![0; length]);
-                bytes.resize(length, 0);
-                if let Err(source) = read(at - address, &mut bytes) {
+                let mut buffer = Buffer::new((stop - at) as usize, self.writer.staging.pop().unwrap_or_default());
+                if let Err(source) = read(at - address, &mut buffer).and_then(|()| buffer.check()) {
                     self.incomplete |= source.kind() != io::ErrorKind::NotFound;
                     outcome = Err(CaptureError::Memory { address: at, length: end - at, source });
-                    self.writer.staging.push(bytes);
+                    self.writer.staging.push(buffer.into_own());
                     break;
                 }
-                let expected =
-                    chunk::cut(&bytes, at).map(|(at, chunk)| visit.expected(at, chunk.len() as u64)).collect();
-                let step = Step { address: at, bytes, expected, prints: Arc::clone(&self.writer.prints) };
+                let expected = chunk::cut(buffer.bytes(), at);
+                let expected = expected.map(|(at, chunk)| visit.expected(at, chunk.len() as u64)).collect();
+                let step = Step { address: at, buffer, expected, prints: Arc::clone(&self.writer.prints) };
                 steps.push_back(if ahead > 1 { self.writer.tasks.share(hash, step) } else { Tasks::keep(hash, step) });
                 at = stop;
             }
             let Some(step) = steps.pop_front() else { break };
             let hashed = self.writer.tasks.take(&step).ok_or_else(|| self.writer.panicked());
             if let Err(error) = hashed.and_then(|hashed| self.hashed(&mut visit, hashed)) {
-                // Nothing is written any more.
+                // Nothing is written any more. Other threads may still have what was lent.
+                steps.iter().for_each(|step| drop(self.writer.tasks.take(step)));
                 outcome = Err(error);
                 break;
             }
@@ -236,10 +250,10 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
 
     /// Captures the next step of a range.
     fn hashed(&mut self, visit: &mut state::Visit, hashed: Hashed) -> Result<(), CaptureError> {
-        let Hashed { step: Step { address, bytes, .. }, seen } = hashed;
-        let chunks = chunk::cut(&bytes, address).zip(seen).map(|((at, chunk), seen)| (at, chunk, seen));
+        let Hashed { step: Step { address, buffer, .. }, seen } = hashed;
+        let chunks = chunk::cut(buffer.bytes(), address).zip(seen).map(|((at, chunk), seen)| (at, chunk, seen));
         let outcome = self.chunks(visit, chunks);
-        self.writer.staging.push(bytes);
+        self.writer.staging.push(buffer.into_own());
         outcome
     }
 

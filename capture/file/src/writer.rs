@@ -54,7 +54,7 @@ pub struct Options {
     /// Bytes for what is remembered of earlier contents, at most. A third is the table of contents that are in the file
     /// (32 bytes for each chunk of 64 KiB), the rest the keys of the newest snapshot's chunks (16 bytes each): with the
     /// default, 96 MiB, 64 GiB of different contents and 256 GiB of memory. What does not fit is written again.
-    /// Beside it, the writer has buffers of 4 MiB, and of 7 MiB for each thread.
+    /// Beside it, the writer has buffers of 4 MiB, and of 6 MiB for each thread.
     pub memory: usize,
     /// Threads that hash and compress; `None`: the one that writes does.
     pub threads: Option<Threads>,

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Instant;
 
-use logdur_capture::{CaptureError, FREED, Severity, SnapshotId, SnapshotWriter};
+use logdur_capture::{Buffer, CaptureError, FREED, Severity, SnapshotId, SnapshotWriter};
 use logdur_intercept::Interceptor;
 
 use super::{Failed, File, GuardedStorage};
@@ -61,7 +61,7 @@ pub(in crate::capture) trait Source {
     ///
     /// # Errors
     /// Why it cannot be read; [`io::ErrorKind::NotFound`] when it was freed.
-    fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()>;
+    fn read(&mut self, range: &Allocation, offset: u64, to: &mut Buffer) -> io::Result<()>;
 
     /// All ranges found so far.
     fn all(&self) -> &[Allocation];
@@ -216,8 +216,8 @@ fn write_range(
             return Ok(Some(over));
         }
         let (from, mut piece) = (at, 0);
-        let written = snapshot.range(from, stop - from, &mut |offset, to| {
-            piece = to.len() as u64;
+        let written = snapshot.range_of(from, stop - from, &mut |offset, to| {
+            piece = to.length() as u64;
             source.read(range, from - range.base + offset, to)
         });
         at = match written {

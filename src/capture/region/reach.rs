@@ -9,7 +9,7 @@ use std::time::Instant;
 use std::{io, mem};
 
 use amdgpu_code_object::{Arguments, MayWrite};
-use logdur_capture::{Changed, Id, IdOfPieces, words, words_in};
+use logdur_capture::{Buffer, Changed, Id, IdOfPieces, STEP, words, words_in};
 use logdur_journal::pages;
 use logdur_system::lock;
 
@@ -26,8 +26,6 @@ use crate::capture::take::Reading;
 const KEPT: u64 = 1 << 30;
 /// Bytes of all that dispatches have changed in memory of the host that the region keeps: a kernel may have written all of it.
 const KEPT_OF_DISPATCHES: u64 = 256 << 20;
-/// Bytes that are compared at a time: pieces end where addresses are multiples of it, as those of snapshots do.
-const STEP: u64 = 1 << 20;
 /// Bytes of an address, less one: an address may begin so far before what has changed.
 const BEFORE: usize = 7;
 
@@ -519,21 +517,22 @@ impl Source for Delta<'_, '_> {
         Ok(Some((range, false)))
     }
 
-    fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, range: &Allocation, offset: u64, to: &mut Buffer) -> io::Result<()> {
         let at = range.base + offset;
-        self.capture.piece(self.reading, range, at, to, self.end)?;
+        self.capture.piece(self.reading, range, at, &mut *to, self.end)?;
+        let bytes = to.bytes();
         if let Some(shadow) = self.reached.all.get_mut(&range.base).and_then(|one| one.shadow.as_mut()) {
-            shadow.renew(at, to);
+            shadow.renew(at, bytes);
         }
         // An address may lie across two pieces.
         let (mut across, behind) = mem::take(&mut self.last);
         if behind == at {
-            across.extend(to.iter().take(BEFORE));
+            across.extend(bytes.iter().take(BEFORE));
             self.follow(range.base, &across);
         }
-        self.follow(range.base, to);
-        let tail = to.get(to.len().saturating_sub(BEFORE)..).unwrap_or_default();
-        self.last = (tail.to_vec(), at + to.len() as u64);
+        self.follow(range.base, bytes);
+        let tail = bytes.get(bytes.len().saturating_sub(BEFORE)..).unwrap_or_default();
+        self.last = (tail.to_vec(), at + bytes.len() as u64);
         Ok(())
     }
 
@@ -562,16 +561,16 @@ impl Source for Whole<'_, '_> {
         Ok(range.map(|range| (range, false)))
     }
 
-    fn read(&mut self, range: &Allocation, offset: u64, to: &mut [u8]) -> io::Result<()> {
+    fn read(&mut self, range: &Allocation, offset: u64, to: &mut Buffer) -> io::Result<()> {
         let at = range.base + offset;
         // The host may have written since.
         let shadow = self.reached.all.get(&range.base).and_then(|one| one.shadow.as_ref());
-        if shadow.is_some_and(|shadow| shadow.read(at, to)) {
+        if shadow.is_some_and(|shadow| shadow.read(at, to.room())) {
             return Ok(());
         }
-        self.capture.piece(self.reading, range, at, to, self.end)?;
+        self.capture.piece(self.reading, range, at, &mut *to, self.end)?;
         let is_new = |one: &Allocation| !self.reached.all.contains_key(&one.base) && !self.found.contains(one);
-        let found: Vec<Allocation> = led_to(self.capture, self.span, to).into_iter().filter(is_new).collect();
+        let found: Vec<Allocation> = led_to(self.capture, self.span, to.bytes()).into_iter().filter(is_new).collect();
         self.found.extend(found);
         Ok(())
     }

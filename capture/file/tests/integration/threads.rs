@@ -1,6 +1,8 @@
 //! Writing with threads: the file is the same as without.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use logdur_capture::{CaptureError, CodeObject, Compress, Options, Reader, Severity, Storage, Threads, Writer};
 
@@ -100,6 +102,79 @@ fn a_disk_that_fills_while_packs_wait_for_their_threads_leaves_the_same_file() {
         let reader = Reader::new(written.into_iter().next().unwrap()).unwrap();
         assert!(reader.notes().iter().any(|note| note.severity == Severity::Stop));
     }
+}
+
+/// Bytes of which it is known how many are lent.
+#[derive(Debug)]
+struct Lent(Vec<u8>, Arc<AtomicUsize>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Captures 20 MiB, every other step of which is lent; how many were lent at a time, at most, and how many when it ends.
+fn lend(writer: &mut Writer<impl Storage>) -> (Result<(), CaptureError>, usize, usize) {
+    let noise = Numbers(5).bytes(64 << 10);
+    let (mut made, lent, mut most) = (memory(&noise, 1), Arc::new(AtomicUsize::new(0)), 0);
+    let mut snapshot = writer.snapshot(None);
+    let outcome = snapshot.range_of(0x10_0000_0100, (20 << 20) + 77, &mut |offset, step| {
+        if offset.is_multiple_of(3) && offset > 0 {
+            return made(offset, step.room());
+        }
+        let mut bytes = vec![0; step.length()];
+        made(offset, &mut bytes)?;
+        most = most.max(lent.fetch_add(1, Ordering::Relaxed) + 1);
+        step.lend(Box::new(Lent(bytes, Arc::clone(&lent))))?;
+        Ok(())
+    });
+    let outcome = outcome.and_then(|()| snapshot.finish().map(|_| ()));
+    (outcome, most, lent.load(Ordering::Relaxed))
+}
+
+#[test]
+fn bytes_that_are_lent_are_written_as_those_that_are_copied_and_given_back_whatever_happens() {
+    let mut copied = Writer::new(Vec::new(), &options(0, Compress::Auto)).unwrap();
+    let noise = Numbers(5).bytes(64 << 10);
+    let mut snapshot = copied.snapshot(None);
+    snapshot.range(0x10_0000_0100, (20 << 20) + 77, &mut memory(&noise, 1)).unwrap();
+    snapshot.finish().unwrap();
+    let copied = copied.finish().unwrap();
+    for threads in [0, 1, 4] {
+        let mut writer = Writer::new(Vec::new(), &options(threads, Compress::Auto)).unwrap();
+        let (outcome, most, left) = lend(&mut writer);
+        outcome.unwrap();
+        assert!(most > 0 && most <= 1 + 2 * threads, "{most} lent, {threads} threads");
+        assert_eq!(left, 0, "{threads} threads");
+        assert!(writer.finish().unwrap() == copied, "{threads} threads");
+        // Other threads still hash what was read when a write fails.
+        let mut disk = Small(Vec::new(), 5 << 20);
+        let (outcome, _, left) = lend(&mut Writer::new(&mut disk, &options(threads, Compress::Auto)).unwrap());
+        assert!(matches!(outcome, Err(CaptureError::Write { .. })), "{outcome:?}");
+        assert_eq!(left, 0, "{threads} threads, and a full disk");
+    }
+}
+
+#[test]
+fn steps_that_are_not_filled_or_get_another_number_of_bytes_are_errors_of_memory() {
+    let mut writer = Writer::new(Vec::new(), &options(1, Compress::Auto)).unwrap();
+    let mut snapshot = writer.snapshot(None);
+    let error = snapshot.range_of(0x1000, 100, &mut |_, step| step.lend(Box::new(vec![1; 99]))).unwrap_err();
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "expected 100 bytes of memory, found 99");
+    let error = snapshot.range_of(0x1000, 100, &mut |_, _| Ok(())).unwrap_err();
+    assert!(matches!(&error, CaptureError::Memory { address: 0x1000, length: 100, .. }), "{error:?}");
+    snapshot.range_of(0x1000, 100, &mut |_, step| step.lend(Box::new(vec![1; 100]))).unwrap();
+    let id = snapshot.finish().unwrap();
+    let reader = Reader::new(writer.finish().unwrap()).unwrap();
+    assert!(!reader.snapshot(id).unwrap().is_complete());
+    assert_eq!(reader.snapshot(id).unwrap().ranges(), std::slice::from_ref(&(0x1000..0x1064)));
 }
 
 #[test]
