@@ -345,11 +345,14 @@ fn run_wave<'m, const BLOCKS: bool>(
         let base = pc & !(PAGE - 1);
         while pc & !(PAGE - 1) == base && executed < limit {
             if BLOCKS && let Some(block) = page.block(pc - base, decoder) {
-                let (instructions, bytes) = block.execute(wave, limit - executed);
-                executed += instructions;
-                pc = pc.wrapping_add_signed(bytes);
+                let done = block.execute(wave, machine, limit - executed, close);
+                executed += done.instructions;
+                pc = pc.wrapping_add_signed(done.bytes);
                 (wave.pc, wave.executed) = (pc, executed);
-                continue;
+                if done.flow == Flow::Next {
+                    continue;
+                }
+                return done.flow;
             }
             let Ok(inst) = page.inst(pc - base, decoder) else {
                 wave.trap = Some(Trap::Illegal);

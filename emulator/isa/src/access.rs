@@ -118,7 +118,7 @@ impl Parts {
             return;
         }
         let (base, exec) = (ds::base_addresses(wave, inst), wave.exec());
-        let at = |offset: u32| lanewise(|l| u64::from(base[l].wrapping_add(offset)));
+        let at = |offset: u32| lanewise(|l| u64::from(base[l].wrapping_add(offset))).0;
         match inst.op.access {
             // One counter, which the first active lane stands for.
             Access::Atomic(_, bytes, _) if !inst.src[0].is_some() => {
@@ -164,7 +164,7 @@ impl Parts {
             let bytes = 4 * width(inst).map_or(0, |(_, bytes)| bytes.div_ceil(4));
             let base = i64::from(m0_base(wave)) + i64::from(inst.imm);
             let to = lanewise(|l| base.wrapping_add(i64::from(bytes) * l as i64) as u64);
-            self.push(Space::Lds, Does::Write, wave.exec(), to, bytes, 4);
+            self.push(Space::Lds, Does::Write, wave.exec(), *to, bytes, 4);
         }
     }
 
@@ -173,7 +173,7 @@ impl Parts {
         let exec = wave.exec();
         let (shared, private) = flat::apertures(wave, inst);
         let (shared, private) = (shared & exec, private & exec);
-        self.push(Space::Memory, does, exec & !(shared | private), flat::addresses(wave, inst), bytes, 4);
+        self.push(Space::Memory, does, exec & !(shared | private), *flat::addresses(wave, inst), bytes, 4);
         if shared | private == 0 {
             return;
         }
@@ -186,7 +186,7 @@ impl Parts {
     fn private(&mut self, wave: &Wave, inst: &Inst, offsets: &[u32; LANES], lanes: u64) {
         let Some((does, bytes)) = width(inst) else { return };
         let at = lanewise(|l| flat::scratch_address(wave, offsets[l], l));
-        self.push(Space::Memory, does, lanes, at, bytes, 4 * LANES as u32);
+        self.push(Space::Memory, does, lanes, *at, bytes, 4 * LANES as u32);
         self.lds_of_load(wave, inst);
     }
 
@@ -209,11 +209,11 @@ impl Parts {
         if !is_formatted && does != Does::Atomic && buffer.is_cut(bytes, inside) {
             for n in 0..u32::from(bytes.div_ceil(4)) {
                 let (at, inside) = buffer.place(4 * n, 4);
-                self.push(Space::Memory, does, inside, at, 4, 4);
+                self.push(Space::Memory, does, inside, *at, 4, 4);
             }
             return;
         }
-        self.push(Space::Memory, does, inside, at, bytes, buffer.step());
+        self.push(Space::Memory, does, inside, *at, bytes, buffer.step());
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::inst::Dpp;
 use crate::lanes::{blend, lane_masks, mask_of};
-use crate::wave::{LANES, Vgpr};
+use crate::wave::{Aligned, LANES, Vgpr};
 
 /// The lane that lane `l` reads from, when there is one.
 const fn source_lane(ctrl: u16, l: usize) -> Option<usize> {
@@ -68,8 +68,12 @@ fn sources(dpp: Dpp) -> &'static ([u8; LANES], u64) {
 
 /// Every lane's value from its source lane.
 #[inline(always)]
-fn moved(word: &Vgpr, from: &[u8; LANES]) -> Vgpr {
-    std::array::from_fn(|l| word[usize::from(from[l]) % LANES])
+fn moved(word: &Vgpr, from: &[u8; LANES]) -> Aligned<Vgpr> {
+    let mut values = Aligned([0; LANES]);
+    for (value, &from) in values.iter_mut().zip(from) {
+        *value = word[usize::from(from) % LANES];
+    }
+    values
 }
 
 /// True when the tables know what `ctrl` means.
@@ -80,9 +84,9 @@ pub(crate) fn is_known(ctrl: u16, newbcast: bool) -> bool {
 
 /// Every lane's value from its source lane; zero for lanes without one, or with one that is off.
 #[inline(always)]
-pub(crate) fn permute(word: &Vgpr, dpp: Dpp, exec: u64) -> Vgpr {
+pub(crate) fn permute(word: &Vgpr, dpp: Dpp, exec: u64) -> Aligned<Vgpr> {
     let (from, exist) = sources(dpp);
-    let mut values = *word;
+    let mut values = Aligned(*word);
     blend(&mut values, &[0; LANES], !exec);
     let mut values = moved(&values, from);
     blend(&mut values, &[0; LANES], !exist);

@@ -10,7 +10,7 @@ use crate::inst::{Form, Inst, Sdwa};
 use crate::mode::Rounding;
 use crate::op::{Flags, Flow};
 use crate::operand::{Kind, Operand};
-use crate::wave::{LANES, Vgpr, Wave};
+use crate::wave::{Aligned, LANES, Vgpr, Wave};
 
 pub(crate) use crate::lane::{B32, Lane, M32};
 
@@ -60,9 +60,9 @@ macro_rules! words {
             }
             None => {
                 let value = crate::lanes::uniform::<$type>($w, $i, $s);
-                low = [value as u32; crate::wave::LANES];
+                low = crate::wave::Aligned([value as u32; crate::wave::LANES]);
                 if <$type as crate::lanes::Lane>::WORDS == 2 {
-                    high = [(value >> 32) as u32; crate::wave::LANES];
+                    high = crate::wave::Aligned([(value >> 32) as u32; crate::wave::LANES]);
                     crate::lanes::Words::of(&low, &high)
                 } else {
                     crate::lanes::Words::of(&low, &low)
@@ -143,18 +143,18 @@ macro_rules! out_of_line {
 
 out_of_line! {
     /// A source with its modifiers.
-    pub(crate) fn modified / modified_v3 / modified_v4(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] = with_modifiers;
+    pub(crate) fn modified / modified_v3 / modified_v4(w: &Wave, i: &Inst, s: usize) -> Aligned<[Vgpr; 2]> = with_modifiers;
 }
 
 #[inline(always)]
-fn with_modifiers<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
-    let mut words = [word(w, i, s, 0, T::KIND), [0; LANES]];
+fn with_modifiers<T: Lane>(w: &Wave, i: &Inst, s: usize) -> Aligned<[Vgpr; 2]> {
+    let mut words = Aligned([word(w, i, s, 0, T::KIND), [0; LANES]]);
     if T::WORDS == 2 {
         words[1] = word(w, i, s, 1, T::KIND);
     }
     if let (0, Some(dpp)) = (s, i.dpp()) {
         for word in words.iter_mut().take(T::WORDS as usize) {
-            *word = dpp::permute(word, dpp, w.exec());
+            *word = *dpp::permute(word, dpp, w.exec());
         }
     }
     if let (0 | 1, Some(sdwa)) = (s, i.sdwa()) {
@@ -164,21 +164,21 @@ fn with_modifiers<T: Lane>(w: &Wave, i: &Inst, s: usize) -> [Vgpr; 2] {
         && i.mods.op_sel >> s & 1 == 1
         && i.op.flags.has(Flags::OP_SEL)
     {
-        words[0] = words[0].map(|x| x >> 16);
+        words[0].iter_mut().for_each(|x| *x >>= 16);
     }
     if signs(T::KIND) != 0 && !i.op.flags.has(Flags::NO_MODS) {
         let bit = |sources: u8| if sources >> s & 1 == 1 { signs(T::KIND) } else { 0 };
         let (kept, flipped) = (!bit(i.mods.abs), bit(i.mods.neg));
         if !kept | flipped != 0 {
             let upper = T::WORDS as usize - 1;
-            words[upper] = words[upper].map(|x| x & kept ^ flipped);
+            words[upper].iter_mut().for_each(|x| *x = *x & kept ^ flipped);
         }
     }
     if T::flushes_in(w.mode) && !i.op.flags.has(Flags::DENORMALS) {
-        let values: [T; LANES] = std::array::from_fn(|l| Words::of(&words[0], &words[1]).get::<T>(l).flush());
-        words[0] = values.map(|v| v.to_bits() as u32);
+        let values = each(|l| Words::of(&words[0], &words[1]).get::<T>(l).flush());
+        words[0] = *each(|l| values[l].to_bits() as u32);
         if T::WORDS == 2 {
-            words[1] = values.map(|v| (v.to_bits() >> 32) as u32);
+            words[1] = *each(|l| (values[l].to_bits() >> 32) as u32);
         }
     }
     words
@@ -246,9 +246,9 @@ out_of_line! {
 
 #[inline(always)]
 fn write_modified<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
-    let mut values = *values;
+    let mut values = Aligned(*values);
     if T::flushes_out(w.mode) {
-        values = values.map(T::flush);
+        change(&mut values, T::flush);
     }
     // Output multipliers work only where IEEE mode and denormal results are off, and leave no minus zero.
     let exponent = match i.mods.omod {
@@ -260,29 +260,37 @@ fn write_modified<T: Lane>(w: &mut Wave, i: &Inst, values: &[T; LANES]) {
     };
     if exponent != 0 {
         let saturates = T::saturates(w.mode);
-        values = values.map(|v| v.scale(exponent, saturates).flush().without_minus_zero());
+        change(&mut values, |v| v.scale(exponent, saturates).flush().without_minus_zero());
     }
     if i.mods.clamp {
         let dx10 = w.mode.dx10_clamp();
-        values = values.map(|v| v.saturate(dx10));
+        change(&mut values, |v| v.saturate(dx10));
     }
-    let old = *w.vector(i.dst, 0);
-    let mut word: Vgpr = std::array::from_fn(|l| values[l].to_bits() as u32);
+    let old = w.vector(i.dst, 0);
+    let mut word = each(|l| values[l].to_bits() as u32);
     if let Some(sdwa) = i.sdwa() {
-        place(&mut word, &old, sdwa);
+        place(&mut word, old, sdwa);
     } else if T::KIND.is_16_bit() && !T::KIND.is_packed() {
         let high = i.mods.op_sel & 8 != 0 && i.op.flags.has(Flags::OP_SEL);
         if high {
-            word = std::array::from_fn(|l| word[l] << 16 | old[l] & 0xffff);
+            word = each(|l| word[l] << 16 | old[l] & 0xffff);
         } else if i.op.flags.has(Flags::KEEP_HIGH) {
-            word = std::array::from_fn(|l| word[l] & 0xffff | old[l] & 0xffff_0000);
+            word = each(|l| word[l] & 0xffff | old[l] & 0xffff_0000);
         }
     }
     let mask = write_mask(w, i);
     blend(w.vector_mut(i.dst, 0), &word, mask);
     if T::WORDS == 2 {
-        let high = std::array::from_fn(|l| (values[l].to_bits() >> 32) as u32);
+        let high = each(|l| (values[l].to_bits() >> 32) as u32);
         blend(w.vector_mut(i.dst, 1), &high, mask);
+    }
+}
+
+/// Changes the value of each lane.
+#[inline(always)]
+fn change<T: Lane>(values: &mut [T; LANES], f: impl Fn(T) -> T) {
+    for value in values {
+        *value = f(*value);
     }
 }
 
@@ -328,14 +336,16 @@ static ON: [Eight; 256] = {
 
 /// The bit of each lane in a lane mask: 0 or 1.
 #[inline(always)]
-pub(crate) fn lane_bits(mask: u64) -> Vgpr {
-    lane_masks(mask).map(|word| word & 1)
+pub(crate) fn lane_bits(mask: u64) -> Aligned<Vgpr> {
+    let mut bits = lane_masks(mask);
+    bits.iter_mut().for_each(|word| *word &= 1);
+    bits
 }
 
 /// All ones for each lane of a lane mask, zero for the others.
 #[inline(always)]
-pub(crate) fn lane_masks(mask: u64) -> Vgpr {
-    let mut masks = [0; LANES];
+pub(crate) fn lane_masks(mask: u64) -> Aligned<Vgpr> {
+    let mut masks = Aligned([0; LANES]);
     let (eights, _) = masks.as_chunks_mut::<8>();
     for (eight, byte) in eights.iter_mut().zip(mask.to_le_bytes()) {
         *eight = ON[usize::from(byte)].0;
@@ -369,7 +379,7 @@ fn replace(register: &mut Vgpr, mask: u64, value: impl Fn(usize) -> u32) {
 #[inline(always)]
 pub(crate) fn mask_of(f: impl Fn(usize) -> bool) -> u64 {
     // As wide as what is compared mostly.
-    let mut words: Vgpr = [0; LANES];
+    let mut words: Aligned<Vgpr> = Aligned([0; LANES]);
     for (l, word) in words.iter_mut().enumerate() {
         *word = 0u32.wrapping_sub(f(l).into());
     }
@@ -420,11 +430,21 @@ pub(crate) fn mask_result(w: &mut Wave, i: &Inst, mask: u64) {
     w.set_pair(i.sdst, mask);
 }
 
+/// A value for each lane. A loop in place: arrays of the standard library are made somewhere else, and copied.
+#[inline(always)]
+fn each<D: Lane>(value: impl Fn(usize) -> D) -> Aligned<[D; LANES]> {
+    let mut values = Aligned([D::from_bits(0); LANES]);
+    for l in 0..LANES {
+        values[l] = value(l);
+    }
+    values
+}
+
 /// One source.
 #[inline(always)]
 pub(crate) fn map1<A: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A) -> D) -> Flow {
     words!(w, i, 0, A => a);
-    let d = std::array::from_fn(|l| f(a.get(l)));
+    let d = each(|l| f(a.get(l)));
     result(w, i, &d);
     Flow::Next
 }
@@ -434,7 +454,7 @@ pub(crate) fn map1<A: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A) -> D)
 pub(crate) fn map2<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: impl Fn(A, B) -> D) -> Flow {
     words!(w, i, 0, A => a);
     words!(w, i, 1, B => b);
-    let d = std::array::from_fn(|l| f(a.get(l), b.get(l)));
+    let d = each(|l| f(a.get(l), b.get(l)));
     result(w, i, &d);
     Flow::Next
 }
@@ -445,7 +465,7 @@ pub(crate) fn map3<A: Lane, B: Lane, C: Lane, D: Lane>(w: &mut Wave, i: &Inst, f
     words!(w, i, 0, A => a);
     words!(w, i, 1, B => b);
     words!(w, i, 2, C => c);
-    let d = std::array::from_fn(|l| f(a.get(l), b.get(l), c.get(l)));
+    let d = each(|l| f(a.get(l), b.get(l), c.get(l)));
     result(w, i, &d);
     Flow::Next
 }
@@ -457,7 +477,7 @@ pub(crate) fn map2_masked<A: Lane, B: Lane, D: Lane>(w: &mut Wave, i: &Inst, f: 
     words!(w, i, 0, A => a);
     words!(w, i, 1, B => b);
     let masks = lane_masks(mask_source(w, i, 2));
-    let d = std::array::from_fn(|l| f(a.get(l), b.get(l), masks[l]));
+    let d = each(|l| f(a.get(l), b.get(l), masks[l]));
     result(w, i, &d);
     Flow::Next
 }
@@ -471,7 +491,7 @@ pub(crate) fn carry(w: &mut Wave, i: &Inst, saturated: u32, f: impl Fn(u32, u32,
     // By lanes that one host register has: what is between them is in no memory. Sums and carries apart: pairs of them would not
     // be vectors.
     const GROUP: usize = 16;
-    let (mut d, mut mask) = ([0; LANES], 0);
+    let (mut d, mut mask) = (Aligned([0; LANES]), 0);
     for (g, d) in d.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
         let (mut sums, mut over) = ([0; GROUP], [0; GROUP]);
         for l in 0..GROUP {
@@ -500,7 +520,7 @@ pub(crate) fn map3_with_mask<A: Lane, B: Lane, C: Lane, D: Lane>(
     words!(w, i, 0, A => a);
     words!(w, i, 1, B => b);
     words!(w, i, 2, C => c);
-    let (mut d, mut over) = ([D::from_bits(0); LANES], [0; LANES]);
+    let (mut d, mut over) = (Aligned([D::from_bits(0); LANES]), Aligned([0; LANES]));
     for l in 0..LANES {
         let (value, bit) = f(a.get(l), b.get(l), c.get(l));
         (d[l], over[l]) = (value, 0u32.wrapping_sub(bit.into()));

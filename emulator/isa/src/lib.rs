@@ -28,6 +28,7 @@ pub mod action;
 pub mod arch;
 pub mod arithmetic;
 pub mod atomic;
+#[cfg(feature = "semantics")]
 pub mod block;
 pub mod coverage;
 pub mod decode;

@@ -1,4 +1,4 @@
-//! Operations of the scalar ALU in the compact form of blocks ([`crate::block`]).
+//! Operations of the scalar ALU in the compact form of blocks.
 
 use crate::wave::Sgprs;
 

@@ -37,6 +37,12 @@ impl Mode {
         self.rounding(2)
     }
 
+    /// Registers of vector instructions are moved by an index.
+    #[inline(always)]
+    pub fn has_index(self) -> bool {
+        self.0 & Mode::GPR_IDX_EN != 0
+    }
+
     /// Single-precision denormal sources are read as zero.
     #[inline]
     pub fn flush_in32(self) -> bool {

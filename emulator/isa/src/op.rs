@@ -343,7 +343,7 @@ pub struct Op {
     pub arithmetic: Arithmetic,
     /// The code that executes it.
     pub run: Levels,
-    /// The code that executes it within a [`Block`](crate::block::Block), if it is of the scalar ALU.
+    /// The code that executes it within a block, if it is of the scalar ALU.
     pub micros: Option<Micros>,
     /// For jumps that depend on registers at most: whether it is taken.
     pub taken: Option<Taken>,

@@ -2,7 +2,6 @@
 
 use crate::env::Env;
 use crate::inst::Inst;
-use crate::mode::Mode;
 use crate::op::{Family, Flags, Flow};
 use crate::operand::Operand;
 use crate::wave::Wave;
@@ -12,9 +11,21 @@ use crate::wave::Wave;
 pub fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     w.pc = w.pc.wrapping_add(u64::from(i.size));
     w.executed += 1;
-    if w.mode.0 & Mode::GPR_IDX_EN != 0 && is_valu(i) {
+    perform(w, i, e)
+}
+
+/// Executes `i`, whatever the wave's program counter and its count of instructions are.
+#[inline(always)]
+pub(crate) fn perform(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
+    if w.mode.has_index() && is_valu(i) {
         return indexed(w, i, e);
     }
+    perform_in_place(w, i, e)
+}
+
+/// As [`perform`], in a wave that is not in index mode.
+#[inline(always)]
+pub(crate) fn perform_in_place(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
     // SAFETY: `run` is private to instructions that a `Decoder` made, and `Decoder::with_level` never exceeds the
     // level that `HostLevel::detect` found on this host.
     unsafe { (i.run)(w, i, e) }
@@ -26,7 +37,7 @@ fn is_valu(i: &Inst) -> bool {
 
 /// The instruction as index mode changes it; `None` where that mode is off, or moves nothing of such an instruction.
 pub fn moved(w: &Wave, i: &Inst) -> Option<Inst> {
-    (w.mode.0 & Mode::GPR_IDX_EN != 0 && is_valu(i)).then(|| with_index(w, i))
+    (w.mode.has_index() && is_valu(i)).then(|| with_index(w, i))
 }
 
 /// In index mode the vector registers of an instruction are moved by M0. Source: Vega ISA manual, "VGPR Indexing".

@@ -28,6 +28,27 @@ pub const VGPRS: usize = 512;
 /// One vector register: a dword for each lane.
 pub type Vgpr = [u32; LANES];
 
+/// What begins at a cache line of the host, wherever it is: of values for each lane that do not, each vector access needs two lines, and
+/// a load that follows its store waits until that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct Aligned<T>(pub T);
+
+impl<T> std::ops::Deref for Aligned<T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> std::ops::DerefMut for Aligned<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
 /// All vector registers of one wave. Each begins at a cache line of the host, so that none of its vector accesses needs two.
 #[derive(PartialEq, Eq)]
 #[repr(align(64))]

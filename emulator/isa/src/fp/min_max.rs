@@ -7,13 +7,10 @@ use crate::mode::Mode;
 pub trait MinMax: Copy {
     /// True for NaN.
     fn nan(self) -> bool;
-    /// The same NaN, quiet, if it is a signaling one.
-    fn quieted(self) -> Option<Self>;
-    /// Never a signaling NaN: what the host's rounding to integers leaves to its libraries.
-    #[inline(always)]
-    fn quiet(self) -> Self {
-        self.quieted().unwrap_or(self)
-    }
+    /// True for a signaling NaN.
+    fn signals(self) -> bool;
+    /// Never a signaling NaN, but the same one, quiet: what the host's rounding to integers leaves to its libraries.
+    fn quiet(self) -> Self;
     /// `self < other`, with minus zero below plus zero.
     fn below(self, other: Self) -> bool;
 
@@ -52,17 +49,14 @@ fn unless_nan<T: MinMax>(a: T, b: T, first: bool) -> T {
     }
 }
 
+/// By choices between values alone, which lanes make together.
 #[inline(always)]
 fn pick<T: MinMax>(a: T, b: T, mode: Mode, first: bool) -> T {
-    if a.nan() || b.nan() {
-        if mode.ieee()
-            && let Some(quiet) = a.quieted().or_else(|| b.quieted())
-        {
-            return quiet;
-        }
-        return if a.nan() { b } else { a };
-    }
-    if first { a } else { b }
+    let number = if first | b.nan() { a } else { b };
+    let number = if a.nan() { b } else { number };
+    let quiet = if b.signals() { b.quiet() } else { number };
+    let quiet = if a.signals() { a.quiet() } else { quiet };
+    if mode.ieee() { quiet } else { number }
 }
 
 macro_rules! min_max {
@@ -74,14 +68,18 @@ macro_rules! min_max {
             }
 
             #[inline(always)]
-            fn quieted(self) -> Option<Self> {
-                let bits = self.$bits();
-                (self.is_nan() && bits & $quiet == 0).then(|| <$type>::from_bits(bits | $quiet))
+            fn signals(self) -> bool {
+                self.is_nan() & (self.$bits() & $quiet == 0)
+            }
+
+            #[inline(always)]
+            fn quiet(self) -> Self {
+                <$type>::from_bits(self.$bits() | if self.is_nan() { $quiet } else { 0 })
             }
 
             #[inline(always)]
             fn below(self, other: Self) -> bool {
-                self < other || (self == other && self.is_sign_negative() && !other.is_sign_negative())
+                (self < other) | ((self == other) & self.is_sign_negative() & !other.is_sign_negative())
             }
         }
     };
@@ -97,8 +95,13 @@ impl MinMax for F16 {
     }
 
     #[inline(always)]
-    fn quieted(self) -> Option<F16> {
-        (self.is_nan() && self.0 & 0x200 == 0).then_some(F16(self.0 | 0x200))
+    fn signals(self) -> bool {
+        self.is_nan() & (self.0 & 0x200 == 0)
+    }
+
+    #[inline(always)]
+    fn quiet(self) -> F16 {
+        F16(self.0 | if self.is_nan() { 0x200 } else { 0 })
     }
 
     #[inline(always)]

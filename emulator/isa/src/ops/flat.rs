@@ -13,7 +13,7 @@ use crate::ops::vector_memory::{
     NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, lanewise, load_lds, vector_atomic_rows,
     vector_memory_rows,
 };
-use crate::wave::{LANES, Trap, Wave};
+use crate::wave::{Aligned, LANES, Trap, Wave};
 
 const fn memory(name: &'static str, family: Family, code: u16, archs: ArchSet, what: Access, run: Levels) -> Op {
     let address = match family {
@@ -118,7 +118,7 @@ pub(crate) static LOADS_TO_LDS: &[Op] = &[
 
 /// A 64-bit address for each lane from a pair of vector registers, plus the immediate offset.
 #[inline(always)]
-pub(crate) fn addresses(w: &Wave, i: &Inst) -> Addresses {
+pub(crate) fn addresses(w: &Wave, i: &Inst) -> Aligned<Addresses> {
     let (low, high) = (w.vector(i.src[0], 0), w.vector(i.src[0], 1));
     let offset = i64::from(i.imm) as u64;
     lanewise(|l| (u64::from(low[l]) | u64::from(high[l]) << 32).wrapping_add(offset))
@@ -126,7 +126,7 @@ pub(crate) fn addresses(w: &Wave, i: &Inst) -> Addresses {
 
 /// The addresses of a global access.
 #[inline(always)]
-pub(crate) fn global_addresses(w: &Wave, i: &Inst) -> Addresses {
+pub(crate) fn global_addresses(w: &Wave, i: &Inst) -> Aligned<Addresses> {
     if i.src[2].is_some() {
         // A scalar base and a 32-bit offset per lane.
         let base = w.pair(i.src[2]).wrapping_add(i64::from(i.imm) as u64);
@@ -189,7 +189,7 @@ fn private(w: &mut Wave, i: &Inst, e: &mut dyn Env, offsets: &[u32; LANES], mask
 
 /// The offsets in its lane's scratch of a scratch access.
 #[inline(always)]
-pub(crate) fn scratch_offsets(w: &Wave, i: &Inst) -> [u32; LANES] {
+pub(crate) fn scratch_offsets(w: &Wave, i: &Inst) -> Aligned<[u32; LANES]> {
     let scalar = if i.src[2].is_some() { w.scalar32(i.src[2], 0, Kind::B32) } else { 0 };
     let base = scalar.wrapping_add(i.imm as u32);
     match i.src[0].is_some() {
@@ -197,7 +197,7 @@ pub(crate) fn scratch_offsets(w: &Wave, i: &Inst) -> [u32; LANES] {
             let from = w.vector(i.src[0], 0);
             lanewise(|l| from[l].wrapping_add(base))
         }
-        false => [base; LANES],
+        false => Aligned([base; LANES]),
     }
 }
 

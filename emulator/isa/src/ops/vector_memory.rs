@@ -7,7 +7,7 @@ use crate::lanes::blend;
 use crate::op::{Access, Fill, Flow};
 use crate::operand::{Kind, Operand};
 use crate::ops::scalar_flow::stop;
-use crate::wave::{LANES, Trap, Vgpr, Wave};
+use crate::wave::{Aligned, LANES, Trap, Vgpr, Wave};
 
 /// Up to four words of data for each lane.
 pub(crate) type Data = [Vgpr; 4];
@@ -106,8 +106,8 @@ pub(crate) const fn atomic_operand_kind(op: AtomicOp, bytes: u8) -> Kind {
 /// A value for each lane. A loop in the caller's code, at the level of the host that the caller was compiled for, which what
 /// the standard library makes arrays with need not be.
 #[inline(always)]
-pub(crate) fn lanewise<T: Copy + Default>(value: impl Fn(usize) -> T) -> [T; LANES] {
-    let mut values = [T::default(); LANES];
+pub(crate) fn lanewise<T: Copy + Default>(value: impl Fn(usize) -> T) -> Aligned<[T; LANES]> {
+    let mut values = Aligned([T::default(); LANES]);
     for (l, place) in values.iter_mut().enumerate() {
         *place = value(l);
     }
@@ -129,7 +129,7 @@ pub(crate) fn interleaved(
     mask: u64,
     offsets: &Vgpr,
     word: &mut Vgpr,
-    at: impl Fn(u32) -> Addresses,
+    at: impl Fn(u32) -> Aligned<Addresses>,
 ) -> Result<(), Fault> {
     let mut low = 0;
     for offset in offsets {
@@ -157,7 +157,7 @@ fn parted(
     mask: u64,
     offsets: &Vgpr,
     word: &mut Vgpr,
-    at: impl Fn(u32) -> Addresses,
+    at: impl Fn(u32) -> Aligned<Addresses>,
 ) -> Result<(), Fault> {
     let mut apart = 0;
     for (l, offset) in offsets.iter().enumerate() {
@@ -174,7 +174,7 @@ fn parted(
     for n in 0..u32::from(bytes) {
         let mut byte = lanewise(|l| word[l] >> (8 * n));
         one_part(e, store, 1, apart, &at(n), &mut byte)?;
-        for (whole, byte) in whole.iter_mut().zip(byte) {
+        for (whole, byte) in whole.iter_mut().zip(&*byte) {
             *whole |= (byte & 0xff) << (8 * n);
         }
     }
@@ -285,16 +285,16 @@ pub(crate) fn access(
     let done = match i.op.access {
         Access::Load(bytes @ 4.., _) => e.load(at, mask, bytes, w.vectors_mut(dst, words_of(bytes))),
         Access::Load(bytes, how) => {
-            let mut word = [0; LANES];
-            e.load(at, mask, bytes, std::slice::from_mut(&mut word))
+            let mut word = Aligned([0; LANES]);
+            e.load(at, mask, bytes, std::slice::from_mut(&mut *word))
                 .map(|()| fill_part(w, dst, bytes, how, &word, mask))
         }
-        Access::Store(bytes, Fill::D16High) => e.store(at, mask, bytes, &[lanewise(|l| w.vector(data, 0)[l] >> 16)]),
+        Access::Store(bytes, Fill::D16High) => e.store(at, mask, bytes, &[lanewise(|l| w.vector(data, 0)[l] >> 16).0]),
         Access::Store(bytes, _) => e.store(at, mask, bytes, w.vectors(data, words_of(bytes))),
         Access::Atomic(op, bytes, _) => {
             let op = op.in_memory_of(w.arch, bytes);
             let operands = words_of(if op == AtomicOp::CmpSwap { bytes * 2 } else { bytes });
-            let mut old = [[0; LANES]; 2];
+            let mut old = Aligned([[0; LANES]; 2]);
             let old = &mut old[..if returns { words_of(bytes) } else { 0 }];
             e.atomic(op, at, mask, bytes, w.vectors(data, operands), old).map(|()| {
                 for (n, word) in old.iter().enumerate() {

@@ -60,7 +60,7 @@ pub(crate) fn wave(arch: Arch, random: &mut Seeded) -> Wave {
 }
 
 /// Another mode and other active lanes.
-fn renew(w: &mut Wave, random: &mut Seeded) {
+pub(crate) fn renew(w: &mut Wave, random: &mut Seeded) {
     w.trap = None;
     w.mode = Mode(random.word() & !Mode::GPR_IDX_EN | if random.below(8) == 0 { Mode::GPR_IDX_EN } else { 0 });
     let masks = [u64::MAX, 0, random.next(), random.next() & random.next(), 1 << random.below(64)];

@@ -407,14 +407,12 @@ impl Machine {
             step::execute(&mut self.after, &inst, &mut self.memory);
             differs(&self.before, &self.after, &inst, &expected).map_err(|error| format!("{}: {error}", text()))?;
         }
-        if inst.op.micros.is_some() {
-            let block = Block::new([&inst].into_iter());
+        let block = Block::new([&inst].into_iter());
+        if inst.op.micros.is_some() && !block.is_empty() {
             self.after.clone_state(&self.before);
-            if !block.is_empty() {
-                block.execute(&mut self.after, u64::MAX);
-                differs(&self.before, &self.after, &inst, &expected)
-                    .map_err(|error| format!("{} in a block: {error}", text()))?;
-            }
+            block.execute(&mut self.after, &mut self.memory, u64::MAX, false);
+            differs(&self.before, &self.after, &inst, &expected)
+                .map_err(|error| format!("{} in a block: {error}", text()))?;
         }
         self.modes.count(&inst, &self.before);
         Ok(())

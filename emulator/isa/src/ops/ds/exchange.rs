@@ -4,12 +4,12 @@ use crate::inst::Inst;
 use crate::lanes::blend;
 use crate::op::Flow;
 use crate::ops::vector_memory::lanewise;
-use crate::wave::{LANES, Vgpr, Wave, each_lane};
+use crate::wave::{Aligned, LANES, Vgpr, Wave, each_lane};
 
 /// The values of the lanes of a mask, zero for the others.
 #[inline(always)]
-fn only(values: &Vgpr, mask: u64) -> Vgpr {
-    let mut kept = *values;
+fn only(values: &Vgpr, mask: u64) -> Aligned<Vgpr> {
+    let mut kept = Aligned(*values);
     blend(&mut kept, &[0; LANES], !mask);
     kept
 }

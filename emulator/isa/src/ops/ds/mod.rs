@@ -25,7 +25,7 @@ use crate::op::{Access, Family, Fill, Flags, Flow, Levels, Op};
 use crate::operand::Kind;
 use crate::ops::scalar_flow::stop;
 use crate::ops::vector_memory::{NO_DATA, data_kind, fill, fill_part, gather, lanewise, m0_base, words_of};
-use crate::wave::{LANES, Trap, Vgpr, Wave, each_lane};
+use crate::wave::{Aligned, LANES, Trap, Vgpr, Wave, each_lane};
 
 const fn op(
     name: &'static str,
@@ -173,9 +173,9 @@ pub(crate) static TABLE: &[Op] = &[
 
 /// Byte addresses of the lanes: the address register, or M0 plus the lane for the `addtid` forms.
 #[inline(always)]
-pub(crate) fn base_addresses(w: &Wave, i: &Inst) -> [u32; LANES] {
+pub(crate) fn base_addresses(w: &Wave, i: &Inst) -> Aligned<[u32; LANES]> {
     if i.src[0].is_some() {
-        *w.vector(i.src[0], 0)
+        Aligned(*w.vector(i.src[0], 0))
     } else {
         let base = m0_base(w);
         lanewise(|l| base + 4 * l as u32)
@@ -200,7 +200,7 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
             let (o0, o1) = offsets(i);
             let unit = u32::from(bytes) * u32::from(stride);
             let (lds, dwords) = (e.lds(), u32::from(bytes) / 4);
-            let places = (&base, exec, pattern(&base, exec));
+            let places = (&*base, exec, pattern(&base, exec));
             load_words(w, lds, places, o0 * unit, i.dst, 0..dwords);
             load_words(w, lds, places, o1 * unit, i.dst, dwords..2 * dwords);
             Flow::Next
@@ -209,7 +209,7 @@ fn execute(w: &mut Wave, i: &Inst, e: &mut dyn Env) -> Flow {
             let (o0, o1) = offsets(i);
             let unit = u32::from(bytes) * u32::from(stride);
             let (lds, dwords) = (e.lds(), u32::from(bytes) / 4);
-            let places = (&base, exec, pattern(&base, exec));
+            let places = (&*base, exec, pattern(&base, exec));
             store_words(w, lds, places, o0 * unit, i.src[1], dwords);
             // Of one place there is one write, of the first data. Source: CDNA3 ISA manual, "LDS Instruction Details".
             if o0 != o1 {
@@ -236,7 +236,7 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
             load_words(w, e.lds(), (at, mask, pattern(at, mask)), 0, i.dst, 0..u32::from(bytes) / 4);
         }
         Access::Load(bytes, how) => {
-            let mut part = [0; LANES];
+            let mut part = Aligned([0; LANES]);
             let lds = e.lds();
             each_lane(mask, |l| part[l] = get(lds, at[l], usize::from(bytes)) as u32);
             fill_part(w, i.dst, bytes, how, &part, mask);
@@ -250,9 +250,20 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
             let lds = e.lds();
             each_lane(mask, |l| put(lds, at[l], usize::from(bytes), (part[l] >> shift).into()));
         }
+        // By far the most frequent.
+        Access::Atomic(AtomicOp::Add, 4, false) if i.op.family == Family::Ds => {
+            let lds = e.lds();
+            let data = w.vector(i.src[1], 0);
+            each_lane(mask, |l| {
+                let start = at[l] as usize;
+                if let Some(place) = lds.get_mut(start..start + 4).and_then(|bytes| bytes.first_chunk_mut()) {
+                    *place = u32::from_le_bytes(*place).wrapping_add(data[l]).to_le_bytes();
+                }
+            });
+        }
         Access::Atomic(op, bytes, returns) => {
             let (first, second) = atomic_operands(w, i, op, bytes);
-            let mut old = [[0; LANES]; 2];
+            let mut old = Aligned([[0; LANES]; 2]);
             modify(e.lds(), at, mask, (op, w.mode), bytes, first, second, &mut old);
             if returns || (i.op.family == Family::Flat && i.has(control::GLC)) {
                 for (n, word) in old.iter().enumerate().take(words_of(bytes)) {
@@ -303,7 +314,6 @@ fn modify(
     }
     let operands = (&first[0], &second[0]);
     match (op, bytes) {
-        // By far the most frequent.
         (AtomicOp::Add, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, _| old.wrapping_add(a)),
         (_, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, b| op.apply32_in(mode, old, a, b)),
         _ => each_lane(mask, |l| {

@@ -16,7 +16,7 @@ use crate::ops::vector_memory::{
     NO_DATA, access, atomic_operand_kind, data_kind, fill, gather, interleaved, lanewise, load_lds, vector_atomic_rows,
     vector_memory_rows,
 };
-use crate::wave::{LANES, Trap, Vgpr, Wave};
+use crate::wave::{Aligned, LANES, Trap, Vgpr, Wave};
 
 const fn buffer(name: &'static str, code: u16, archs: ArchSet, what: Access, run: Levels) -> Op {
     let data = match what {
@@ -112,10 +112,10 @@ pub(crate) struct Buffer {
     scalar: u32,
     /// The instruction has an index.
     is_indexed: bool,
-    indices: Vgpr,
+    indices: Aligned<Vgpr>,
     /// With the immediate. Of linear buffers such sums have more than 32 bits: they do not come back into the buffer. Source: LLVM's
     /// `splitBufferOffsets`, to which a negative offset in a register is illegal whatever the immediate is.
-    offsets: [u64; LANES],
+    offsets: Aligned<[u64; LANES]>,
     exec: u64,
 }
 
@@ -123,9 +123,9 @@ impl Buffer {
     #[inline(always)]
     pub(crate) fn new(w: &Wave, i: &Inst) -> Buffer {
         let (offen, idxen) = (i.has(control::OFFEN), i.has(control::IDXEN));
-        let zero = [0; LANES];
-        let indices = if idxen { *w.vector(i.src[0], 0) } else { zero };
-        let offsets = if offen { *w.vector(i.src[0], u32::from(idxen)) } else { zero };
+        let zero = Aligned([0; LANES]);
+        let indices = if idxen { Aligned(*w.vector(i.src[0], 0)) } else { zero };
+        let offsets = if offen { Aligned(*w.vector(i.src[0], u32::from(idxen))) } else { zero };
         let imm = u64::from(i.imm as u32);
         Buffer {
             descriptor: Descriptor::read(w, i),
@@ -139,7 +139,7 @@ impl Buffer {
 
     /// The addresses of `size` bytes from byte `part` of each lane's access on, and the active lanes that are inside.
     #[inline(always)]
-    pub(crate) fn place(&self, part: u32, size: u32) -> (Addresses, u64) {
+    pub(crate) fn place(&self, part: u32, size: u32) -> (Aligned<Addresses>, u64) {
         let d = &self.descriptor;
         let base = d.base.wrapping_add(u64::from(self.scalar));
         let added = u64::from(d.add_lane);
@@ -218,7 +218,7 @@ fn by_dwords(
     e: &mut dyn Env,
     exec: u64,
     offsets: &[u64; LANES],
-    place: impl Fn(u32, u32) -> (Addresses, u64),
+    place: impl Fn(u32, u32) -> (Aligned<Addresses>, u64),
 ) -> Flow {
     let (bytes, how, store) = match i.op.access {
         Access::Load(bytes, how) => (bytes, how, false),
