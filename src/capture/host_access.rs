@@ -5,6 +5,7 @@
 //! The capture thread.
 
 use std::fs;
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 
@@ -19,13 +20,19 @@ const HARMLESS_MAJORS: &[u32] = &[4, 5, 136, 137, 138, 139, 140, 141, 142, 143, 
 /// The driver of the GPUs' queues. Linux assigns its major number when the driver is loaded.
 const KFD: &str = "/dev/kfd";
 
+/// Bytes of the list of a process's mappings, as a rule.
+const USUAL: usize = 128 << 10;
+
 /// The addresses that the host can read or write, in order.
 pub(super) struct HostMappings(Vec<(u64, u64)>);
 
 impl HostMappings {
     /// The mappings of this process now; `None` if `/proc` cannot be read.
     pub(super) fn now() -> Option<HostMappings> {
-        HostMappings::of(&fs::read_to_string("/proc/self/maps").ok()?)
+        // The kernel writes a page of the list for each read, and none twice if the reads are large.
+        let mut maps = String::with_capacity(USUAL);
+        fs::File::open("/proc/self/maps").ok()?.read_to_string(&mut maps).ok()?;
+        HostMappings::of(&maps)
     }
 
     fn of(maps: &str) -> Option<HostMappings> {
