@@ -2,7 +2,9 @@
 //!
 //! They are written as instructions: what a compiler makes of a loop depends on the profile that this program is built with.
 
-use std::time::Instant;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Registers that are added to beside each other: more than additions are under way at a time.
 #[cfg(target_arch = "x86_64")]
@@ -16,6 +18,26 @@ pub(super) fn multiply_adds() -> Option<f64> {
     let start = Instant::now();
     let count = at_the_widest()?;
     Some(count as f64 / start.elapsed().as_secs_f64())
+}
+
+/// How long threads work that are compared with one.
+const LONG: Duration = Duration::from_millis(20);
+
+/// The same of so many threads that work at the same time: more than one of them reaches by what the machine's processors share.
+pub(super) fn multiply_adds_of(threads: usize) -> Option<f64> {
+    let together = Barrier::new(threads);
+    let work = || {
+        together.wait();
+        let (start, mut count) = (Instant::now(), 0);
+        while start.elapsed() < LONG {
+            count += at_the_widest()?;
+        }
+        Some(count as f64 / start.elapsed().as_secs_f64())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().ok().flatten()).sum()
+    })
 }
 
 /// Executes multiply-adds, and says how many.

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::median;
+use super::{calibration, median};
 use crate::{demo, dist, setup, shell};
 
 /// The kinds of `tests/programs/throughput.hip`.
@@ -63,21 +63,36 @@ pub(super) fn run() -> Result<()> {
     dist::for_this_machine()?;
     let program = demo::compile(&rocm, &shell::root().join("tests/programs/throughput.hip"))?;
     println!("millions of wave instructions in a second: the median of {RUNS} runs (the best)\n");
-    println!("{:<14} {:>14} {:>18} {:>18}", "kind", "instructions", "one thread", "two threads");
+    println!("{:<14} {:>14} {:>18} {:>18} {:>12}", "kind", "instructions", "one thread", "two threads", "two / one");
+    let mut bounds = Vec::new();
     for kind in KINDS {
         let mut executed = 0;
-        let mut columns = Vec::new();
-        for threads in THREADS {
-            let mut rates = Vec::new();
-            for _ in 0..RUNS {
+        let mut rates = THREADS.map(|_| Vec::new());
+        for _ in 0..RUNS {
+            // What the machine gives in the same moments.
+            let [one, two] = [1, 2].map(calibration::multiply_adds_of);
+            bounds.extend(one.zip(two).map(|(one, two)| two / one));
+            for (threads, rates) in THREADS.into_iter().zip(&mut rates) {
                 let (instructions, seconds) = measure(&program, kind, ARCH, threads, LEAST_INSTRUCTIONS)?;
                 executed = instructions;
                 rates.push(instructions as f64 / seconds / 1e6);
             }
-            let best = rates.iter().copied().fold(0.0, f64::max);
-            columns.push(format!("{:.1} ({best:.1})", median(rates.into_iter())));
         }
-        println!("{kind:<14} {executed:>14} {:>18} {:>18}", columns[0], columns[1]);
+        let ratios: Vec<f64> = rates[0].iter().zip(&rates[1]).map(|(one, two)| two / one).collect();
+        let [one, two] = rates.map(shown);
+        println!("{kind:<14} {executed:>14} {one:>18} {two:>18} {:>12}", format!("{:.2}", median(ratios.into_iter())));
+    }
+    if !bounds.is_empty() {
+        let best = bounds.iter().copied().fold(0.0, f64::max);
+        let shown = format!("{:.2} ({best:.2})", median(bounds.into_iter()));
+        println!("{:<14} {:>14} {:>18} {:>18} {shown:>12}", "this machine", "", "", "");
+        println!("\nThe last row is the bound: multiply-adds in registers, which share nothing but processors.");
     }
     Ok(())
+}
+
+/// The median of rates, and the best.
+fn shown(rates: Vec<f64>) -> String {
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    format!("{:.1} ({best:.1})", median(rates.into_iter()))
 }
