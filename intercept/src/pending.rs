@@ -19,6 +19,8 @@ use loom::{hint::spin_loop, sync::atomic::AtomicBool};
 use std::{hint::spin_loop, sync::atomic::AtomicBool};
 
 use hsa_sys::abi::signal::Signal;
+#[cfg(not(loom))]
+use logdur_journal::pages;
 use logdur_journal::{State, flag};
 
 use crate::address_map::AddressMap;
@@ -31,7 +33,7 @@ const SPINS: usize = 100;
 
 /// The table: signal handle to record.
 pub(crate) struct Pending {
-    buckets: Box<[Bucket]>,
+    buckets: &'static [Bucket],
     /// Signals of other processes.
     shared: AddressMap,
 }
@@ -90,21 +92,27 @@ pub(crate) enum SignalStays {
     No,
 }
 
+/// The buckets of a table, for as long as the process lives; `None` if the system has no memory left. They are pages of the system's: a heap
+/// would write their zeros, and half a megabyte would be resident.
 #[cfg(not(loom))]
-fn free_buckets() -> Box<[Bucket]> {
-    // SAFETY: zeros are a bucket: an `AtomicBool` that is false, numbers, and `Option`s of a transparent `NonNull` that are `None`.
-    unsafe { Box::new_zeroed_slice(BUCKETS).assume_init() }
+fn free_buckets() -> Option<&'static [Bucket]> {
+    let buckets = pages::zeroed::<[Bucket; BUCKETS]>()?;
+    // SAFETY: the memory is never freed. Zeros are a bucket: an `AtomicBool` that is false, numbers, and `Option`s of a transparent
+    // `NonNull` that are `None`.
+    Some(unsafe { buckets.as_ref() })
 }
 
 #[cfg(loom)]
-fn free_buckets() -> Box<[Bucket]> {
+fn free_buckets() -> Option<&'static [Bucket]> {
     let free = || Entries([Place { signal: 0, block: None, slot: 0 }; ENTRIES]);
-    (0..BUCKETS).map(|_| Bucket { locked: AtomicBool::new(false), entries: UnsafeCell::new(free()) }).collect()
+    let free = (0..BUCKETS).map(|_| Bucket { locked: AtomicBool::new(false), entries: UnsafeCell::new(free()) });
+    Some(Vec::leak(free.collect()))
 }
 
 impl Pending {
-    pub(crate) fn new() -> Pending {
-        Pending { buckets: free_buckets(), shared: AddressMap::new() }
+    /// An empty table; `None` if the system has no memory left.
+    pub(crate) fn new() -> Option<Pending> {
+        Some(Pending { buckets: free_buckets()?, shared: AddressMap::new() })
     }
 
     /// Runs `body` on the bucket of a signal; `None` if another thread holds it for too long.
@@ -340,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_harvested_by_the_next_packet_that_carries_it() {
-        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new().unwrap(), signal());
         let (first, second) = (record(&blocks, 0), record(&blocks, 1));
         assert_eq!(pending.enter(s, first), SignalStays::Yes);
         complete(s, 10, 20);
@@ -357,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_is_still_awaited_is_not_left_in_a_second_packet() {
-        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new().unwrap(), signal());
         let (first, second) = (record(&blocks, 0), record(&blocks, 1));
         assert_eq!((pending.enter(s, first), pending.enter(s, second)), (SignalStays::Yes, SignalStays::No));
         assert_eq!((first.state(), second.state()), (State::InFlight, State::Free));
@@ -365,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_stand_in_gives_its_times_only_if_no_later_ones_are_to_come() {
-        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new().unwrap(), signal());
         let left = record(&blocks, 0);
         pending.enter(s, left);
         pending.stamp(s, 30, 40, 1);
@@ -379,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_dispatch_has_not_ended_because_others_have_decremented_its_signal() {
-        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new().unwrap(), signal());
         let left = record(&blocks, 0);
         pending.enter(s, left);
         let decrement = |by| memory(s).value.fetch_sub(by, Ordering::Release);
@@ -399,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_is_destroyed_in_flight_leaves_a_row_without_times() {
-        let (blocks, pending, s) = (blocks(), Pending::new(), signal());
+        let (blocks, pending, s) = (blocks(), Pending::new().unwrap(), signal());
         let first = record(&blocks, 0);
         pending.enter(s, first);
         pending.before_destroy(s);
@@ -408,7 +416,7 @@ mod tests {
 
     #[test]
     fn when_a_bucket_is_full_the_signal_is_not_left() {
-        let (blocks, pending) = (blocks(), Pending::new());
+        let (blocks, pending) = (blocks(), Pending::new().unwrap());
         let block = blocks.take().unwrap();
         let signals = BUCKETS * ENTRIES * 2;
         let left =
@@ -434,7 +442,7 @@ mod model {
         let blocks = Blocks::new(Box::leak(Box::new(logdur_journal::Records::private())), u64::MAX).unwrap();
         let block = Cursor::start(blocks.take().unwrap()).block;
         let records = [0, 1].map(|slot| RecordRef { block, slot });
-        Arc::new(Harness { pending: Pending::new(), signal: super::tests::signal(), records })
+        Arc::new(Harness { pending: Pending::new().unwrap(), signal: super::tests::signal(), records })
     }
 
     impl Harness {

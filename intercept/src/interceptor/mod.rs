@@ -128,7 +128,7 @@ impl Interceptor {
             clock: HostClock::new(records),
             kernel_numbers,
             signals: SignalPool::default(),
-            pending: Pending::new(),
+            pending: Pending::new()?,
             decrements: Decrements::new(),
             queue_mode,
             ports,

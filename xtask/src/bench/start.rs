@@ -37,16 +37,17 @@ pub(super) fn run() -> Result<()> {
     table("/bin/true", ["ms"], &TRUE, MANY_REPEATS, taken(Path::new("/bin/true"), ""))?;
     table("a HIP process to the end of its first kernel", ["ms"], &LIBRARY, REPEATS, taken(&first, "_exit"))?;
     table("a HIP process with one kernel, to its end", ["ms"], &LIBRARY, REPEATS, taken(&first, "return"))?;
-    let columns = ["create us", "destroy us", "RSS MB", "library MB", "files MB"];
+    let columns = ["create us", "destroy us", "RSS MB", "written MB", "library MB", "files MB"];
     table("a queue, and a process with an idle queue", columns, &LIBRARY, REPEATS, |variant| {
         let mut command = Command::new(&queues);
         (variant.command)(command.arg(QUEUES));
         let text = shell::output(&mut command)?;
         let numbers = text.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>()?;
-        let Ok([create, destroy, all, library, files]) = <[f64; 5]>::try_from(numbers) else {
-            bail!("expected five numbers, found {text:?}")
+        let Ok([create, destroy, memory @ ..]) = <[f64; 6]>::try_from(numbers) else {
+            bail!("expected six numbers, found {text:?}")
         };
-        Ok([create / 1e3, destroy / 1e3, all / 1024.0, library / 1024.0, files / 1024.0])
+        let [all, written, library, files] = memory.map(|kilobytes| kilobytes / 1024.0);
+        Ok([create / 1e3, destroy / 1e3, all, written, library, files])
     })
 }
 
