@@ -48,6 +48,12 @@ fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     all
 }
 
+/// What memory that begins at `base` has of an interval of addresses.
+fn between(bytes: &[u8], base: u64, from: u64, to: u64) -> Option<&[u8]> {
+    let [from, to] = [from, to].map(|at| at.saturating_sub(base).min(bytes.len() as u64) as usize);
+    bytes.get(from..to)
+}
+
 /// The parts of a range that a dispatch has left as they were, and that are others than in the application. Values are at multiples of
 /// [`VALUE`]. `before` and `after` begin at `start`, and have as much of the values of the range as there is.
 fn of_host(range: &Range<u64>, in_app: &[u8], start: u64, before: &[u8], after: &[u8]) -> Vec<Range<u64>> {
@@ -56,14 +62,9 @@ fn of_host(range: &Range<u64>, in_app: &[u8], start: u64, before: &[u8], after: 
     while at < range.end {
         let value = at / VALUE * VALUE;
         let end = (value + VALUE).min(range.end);
-        let of = |bytes: &'_ [u8], base: u64, from: u64, to: u64| {
-            let length = bytes.len() as u64;
-            let [from, to] = [from, to].map(|at| at.saturating_sub(base).min(length) as usize);
-            bytes.get(from..to).map(<[u8]>::to_vec)
-        };
-        let whole = |bytes| of(bytes, start, value, value + VALUE);
+        let whole = |bytes| between(bytes, start, value, value + VALUE);
         let is_left_alone = whole(before) == whole(after);
-        if is_left_alone && of(after, start, at, end) != of(in_app, range.start, at, end) {
+        if is_left_alone && between(after, start, at, end) != between(in_app, range.start, at, end) {
             match all.last_mut() {
                 Some(last) if last.end == at => last.end = end,
                 _ => all.push(at..end),
