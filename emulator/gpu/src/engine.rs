@@ -25,6 +25,7 @@ use crate::queue::pm4::Pm4Queue;
 use crate::queue::sdma::SdmaQueue;
 use crate::queue::{Progress, Queue, RingInfo};
 use crate::signal;
+use crate::spread::{Place, Places};
 use crate::symbol;
 use crate::watch::Verdict;
 use crate::workgroup::{ExecContext, SliceOutcome, Spares, Workgroup};
@@ -61,6 +62,8 @@ struct Shared {
     bell: Bell,
     stop: AtomicBool,
     helpers: usize,
+    /// Where the threads work: the first one, then the helpers.
+    places: Places,
     /// How long no wave of a dispatch may end before its progress is checked.
     stuck_after: Option<Duration>,
 }
@@ -76,6 +79,7 @@ impl Shared {
             bell: Bell::default(),
             stop: AtomicBool::new(false),
             helpers,
+            places: Places::new(helpers + 1),
             stuck_after,
         }
     }
@@ -127,7 +131,7 @@ impl Engine {
         spawn("kfdemu-queues", move || look_after_queues(&keeper))?;
         for n in 0..shared.helpers {
             let helper = shared.clone();
-            spawn(&format!("kfdemu-cu{n}"), move || help(&helper))?;
+            spawn(&format!("kfdemu-cu{n}"), move || help(&helper, Place::new(n + 1)))?;
         }
         Ok(Engine { shared })
     }
@@ -509,15 +513,18 @@ fn round(worker: &mut Worker) -> (Progress, bool) {
 /// The first thread: queues, and workgroups in between.
 fn look_after_queues(shared: &Arc<Shared>) {
     let mut worker = Worker::new(shared.clone());
+    let mut place = Place::new(0);
     let mut idle_since = Instant::now();
     let mut waiting_since: Option<Instant> = None;
     while !shared.stop.load(Ordering::Acquire) {
         let (progress, worked) = round(&mut worker);
         if progress == Progress::Done || worked {
+            place.work(&shared.places);
             idle_since = Instant::now();
             waiting_since = None;
             continue;
         }
+        place.pause(&shared.places);
         let since =
             if progress == Progress::Waiting { *waiting_since.get_or_insert_with(Instant::now) } else { idle_since };
         pause(shared, since.elapsed(), progress);
@@ -566,15 +573,17 @@ fn pause(shared: &Shared, quiet: Duration, progress: Progress) {
 }
 
 /// The other threads: workgroups only.
-fn help(shared: &Arc<Shared>) {
+fn help(shared: &Arc<Shared>, mut place: Place) {
     let mut worker = Worker::new(shared.clone());
     while !shared.stop.load(Ordering::Acquire) {
         if let Some(job) = worker.next_job() {
+            place.work(&shared.places);
             if !worker.run_one(&job) {
                 thread::yield_now();
             }
             continue;
         }
+        place.pause(&shared.places);
         let jobs = lock(&shared.jobs);
         shared.sleeping_helpers.fetch_add(1, Ordering::Relaxed);
         // A job that was added just before is noticed at the latest after this time.

@@ -24,6 +24,7 @@ mod registers;
 mod schedule;
 mod shape;
 mod signal;
+mod spread;
 mod symbol;
 mod units;
 mod watch;
