@@ -9,7 +9,7 @@ use logdur_settings::Interceptor;
 const ROOM: u64 = 16;
 /// With this many free descriptors, the library may open one briefly while the application runs.
 const SPARE: u64 = 8;
-/// Limits beyond this one are not reached by counting.
+/// More are not counted: with a higher limit, there is room.
 const COUNTED: u64 = 4096;
 
 /// How many descriptors a process with few left has, and how many it may have.
@@ -22,8 +22,9 @@ pub(crate) struct DescriptorShortage {
 impl DescriptorShortage {
     /// Present if the process has few descriptors left.
     pub(crate) fn now() -> Option<DescriptorShortage> {
-        let (limit, open) = (limit(), open());
-        (limit.saturating_sub(open) < ROOM).then_some(DescriptorShortage { open, limit })
+        let limit = limit();
+        let free = free(limit, ROOM);
+        (free < ROOM).then(|| DescriptorShortage { open: limit.saturating_sub(free), limit })
     }
 
     /// Turns off the features that hold descriptors; what is to be said of that.
@@ -48,7 +49,7 @@ impl DescriptorShortage {
 
 /// True while the application is not likely to miss a descriptor that is opened for a moment.
 pub(crate) fn may_borrow_one() -> bool {
-    limit().saturating_sub(open()) >= SPARE
+    free(limit(), SPARE) >= SPARE
 }
 
 /// How many descriptors the process may have.
@@ -59,9 +60,31 @@ fn limit() -> u64 {
     if failed == 0 { limit.rlim_cur } else { u64::MAX }
 }
 
-/// How many it has below its limit. To list `/proc/self/fd` would take another one.
-fn open() -> u64 {
-    let numbers = 0..limit().min(COUNTED) as RawFd;
+/// How many more it may have, as far as they are `wanted`. To list `/proc/self/fd` would take another one.
+fn free(limit: u64, wanted: u64) -> u64 {
+    if limit >= COUNTED + wanted {
+        return wanted;
+    }
     // SAFETY: asks about a number; no memory is involved.
-    numbers.filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0).count() as u64
+    let is_free = |fd: &RawFd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } < 0;
+    (0..limit as RawFd).filter(is_free).take(wanted as usize).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn free_descriptors_are_counted_below_the_limit_as_far_as_they_are_wanted() {
+        assert_eq!(free(u64::MAX, ROOM), ROOM);
+        assert_eq!(free(0, ROOM), 0);
+        // Below this one, each is open or free; others of this process may come and go meanwhile.
+        let held = File::open("/dev/null").unwrap();
+        let number = held.as_raw_fd() as u64;
+        assert!(free(number + 1, u64::MAX - COUNTED) <= number);
+        assert_eq!(free(number + 1 + COUNTED, 1), 1);
+    }
 }
