@@ -77,6 +77,7 @@ impl AtomicOp {
     }
 
     /// As [`AtomicOp::apply32`], with the denormals that a mode keeps.
+    #[inline]
     pub fn apply32_in(self, mode: Mode, old: u32, a: u32, b: u32) -> u32 {
         match self {
             AtomicOp::SMin => (old as i32).min(a as i32) as u32,
@@ -123,6 +124,7 @@ impl AtomicOp {
     }
 
     /// The operations that are the same for both widths; `mask` is the width.
+    #[inline]
     fn integer(self, old: u64, a: u64, b: u64, mask: u64) -> u64 {
         match self {
             AtomicOp::CmpSwap => {

@@ -250,16 +250,10 @@ fn single(w: &mut Wave, i: &Inst, e: &mut dyn Env, at: &[u32; LANES], mask: u64)
             let lds = e.lds();
             each_lane(mask, |l| put(lds, at[l], usize::from(bytes), (part[l] >> shift).into()));
         }
-        // By far the most frequent.
+        // By far the most frequent: nobody wants the old values.
         Access::Atomic(AtomicOp::Add, 4, false) if i.op.family == Family::Ds => {
-            let lds = e.lds();
-            let data = w.vector(i.src[1], 0);
-            each_lane(mask, |l| {
-                let start = at[l] as usize;
-                if let Some(place) = lds.get_mut(start..start + 4).and_then(|bytes| bytes.first_chunk_mut()) {
-                    *place = u32::from_le_bytes(*place).wrapping_add(data[l]).to_le_bytes();
-                }
-            });
+            let (lds, mode, data) = (e.lds(), w.mode, w.vector(i.src[1], 0));
+            modify_dwords(lds, at, mask, |l, old| AtomicOp::Add.apply32_in(mode, old, data[l], 0));
         }
         Access::Atomic(op, bytes, returns) => {
             let (first, second) = atomic_operands(w, i, op, bytes);
@@ -290,39 +284,32 @@ fn modify(
     second: &[Vgpr],
     old: &mut [Vgpr; 2],
 ) {
-    /// Those of dwords, by a function of old value, operand and second operand.
-    #[inline(always)]
-    fn dwords(
-        lds: &mut [u8],
-        at: &[u32; LANES],
-        mask: u64,
-        (first, second): (&Vgpr, &Vgpr),
-        old: &mut Vgpr,
-        new: impl Fn(u32, u32, u32) -> u32,
-    ) {
-        each_lane(mask, |l| {
-            let start = at[l] as usize;
-            // Outside of the allocation, zero is read and nothing written.
-            let place = lds.get_mut(start..start + 4).and_then(|bytes| bytes.first_chunk_mut());
-            let value = place.as_ref().map_or(0, |place| u32::from_le_bytes(**place));
-            let new = new(value, first[l], second[l]);
-            if let Some(place) = place {
-                *place = new.to_le_bytes();
-            }
-            old[l] = value;
+    if bytes == 4 {
+        return modify_dwords(lds, at, mask, |l, value| {
+            old[0][l] = value;
+            op.apply32_in(mode, value, first[0][l], second[0][l])
         });
     }
-    let operands = (&first[0], &second[0]);
-    match (op, bytes) {
-        (AtomicOp::Add, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, _| old.wrapping_add(a)),
-        (_, 4) => dwords(lds, at, mask, operands, &mut old[0], |old, a, b| op.apply32_in(mode, old, a, b)),
-        _ => each_lane(mask, |l| {
-            let value = get(lds, at[l], 8);
-            let operand = |data: &[Vgpr]| u64::from(data[0][l]) | u64::from(data[1][l]) << 32;
-            put(lds, at[l], 8, op.apply64_in(mode, value, operand(first), operand(second)));
-            (old[0][l], old[1][l]) = (value as u32, (value >> 32) as u32);
-        }),
-    }
+    each_lane(mask, |l| {
+        let value = get(lds, at[l], 8);
+        let operand = |data: &[Vgpr]| u64::from(data[0][l]) | u64::from(data[1][l]) << 32;
+        put(lds, at[l], 8, op.apply64_in(mode, value, operand(first), operand(second)));
+        (old[0][l], old[1][l]) = (value as u32, (value >> 32) as u32);
+    });
+}
+
+/// Those of dwords, by a function of the lane and the old value.
+#[inline(always)]
+fn modify_dwords(lds: &mut [u8], at: &[u32; LANES], mask: u64, mut new: impl FnMut(usize, u32) -> u32) {
+    each_lane(mask, |l| {
+        let start = at[l] as usize;
+        // Outside of the allocation, zero is read and nothing written.
+        let place = lds.get_mut(start..start + 4).and_then(|bytes| bytes.first_chunk_mut());
+        let value = new(l, place.as_ref().map_or(0, |place| u32::from_le_bytes(**place)));
+        if let Some(place) = place {
+            *place = value.to_le_bytes();
+        }
+    });
 }
 
 /// Operand and second operand. DS compares with its first data operand and stores the second; FLAT has both in one
