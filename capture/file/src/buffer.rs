@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::io;
 
-use crate::snapshot::STEP;
+/// Bytes that are asked for at a time: steps end where an address is a multiple of it, and where a range ends. Half of a processor's
+/// second cache has one, so that what the hash has read is still there when it is copied into a pack.
+pub const STEP: u64 = 512 << 10;
 
 /// Bytes that somebody lends to a writer until they are dropped. Nobody changes them before. A writer drops them before it returns.
 pub trait Lent: AsRef<[u8]> + Debug + Send {}

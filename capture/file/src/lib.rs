@@ -59,7 +59,7 @@ mod value;
 mod words;
 mod writer;
 
-pub use buffer::{Buffer, Lent};
+pub use buffer::{Buffer, Lent, STEP};
 pub use check::Report;
 pub use compress::Compress;
 pub use digest::Digests;
@@ -78,7 +78,7 @@ pub use records::{
 };
 pub use rewrite::Contents;
 pub use scan::{End, Finding};
-pub use snapshot::{STEP, SnapshotWriter};
+pub use snapshot::SnapshotWriter;
 pub use source::Source;
 pub use storage::{FileStorage, PRIVATE, Storage, numbered, size_limit};
 pub use store::{Collected, Store, decode as decode_chunk};

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, STEP};
 use crate::chunk::{self, Content, Key};
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
@@ -17,9 +17,6 @@ use crate::storage::Storage;
 use crate::tasks::Tasks;
 use crate::writer::Writer;
 
-/// Bytes that are asked for at a time: steps end where an address is a multiple of it, and where a range ends. Half of a processor's
-/// second cache has one, so that what the hash has read is still there when it is copied into a pack.
-pub const STEP: u64 = 512 << 10;
 /// Ranges up to this size are hashed by the thread that reads them: another one would take as long to wake up.
 const SMALL: u64 = 256 << 10;
 /// Extents in a frame.
