@@ -35,7 +35,7 @@ int main(void) {
     hsa_signal_t other = signal_of(1);
     hsa_signal_store_relaxed(done, 1);
     barrier(second, HSA_PACKET_TYPE_BARRIER_AND, &other, 1, NO_SIGNAL);
-    dispatch(second, kernel("increment"), 1, kernarg, done);
+    dispatch(second, kernel("tally"), 1, kernarg, done);
     barrier(first, HSA_PACKET_TYPE_BARRIER_AND, NULL, 0, NO_SIGNAL);
     dispatch(first, kernel("increment"), 1, kernarg, other);
     wait_for_signal(done);
