@@ -7,7 +7,8 @@ use std::io;
 /// second cache has one, so that what the hash has read is still there when it is copied into a pack.
 pub const STEP: u64 = 512 << 10;
 
-/// Bytes that somebody lends to a writer until they are dropped. Nobody changes them before. A writer drops them before it returns.
+/// Bytes that a caller lends to a [`SnapshotWriter`](crate::SnapshotWriter). They stay as they are until the writer drops them. It drops them
+/// before the call returns to which they were lent.
 pub trait Lent: AsRef<[u8]> + Debug + Send {}
 
 impl<T: AsRef<[u8]> + Debug + Send> Lent for T {}
