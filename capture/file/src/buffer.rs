@@ -7,6 +7,11 @@ use std::io;
 /// second cache has one, so that what the hash has read is still there when it is copied into a pack.
 pub const STEP: u64 = 512 << 10;
 
+/// Where the step ends that begins at an address, of a range that ends at `end`.
+pub fn end_of_step(address: u64, end: u64) -> u64 {
+    (address | (STEP - 1)).saturating_add(1).min(end)
+}
+
 /// Bytes that a caller lends to a [`SnapshotWriter`](crate::SnapshotWriter). They stay as they are until the writer drops them. It drops them
 /// before the call returns to which they were lent.
 pub trait Lent: AsRef<[u8]> + Debug + Send {}

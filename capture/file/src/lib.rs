@@ -59,7 +59,7 @@ mod value;
 mod words;
 mod writer;
 
-pub use buffer::{Buffer, Lent, STEP};
+pub use buffer::{Buffer, Lent, STEP, end_of_step};
 pub use check::Report;
 pub use compress::Compress;
 pub use digest::Digests;

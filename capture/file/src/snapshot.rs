@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::{Buffer, STEP};
+use crate::buffer::{Buffer, end_of_step};
 use crate::chunk::{self, Content, Key};
 use crate::error::CaptureError;
 use crate::extent::{Extent, What};
@@ -104,7 +104,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         self.id
     }
 
-    /// Captures a range. `read` is given an offset from the address, and a buffer of at most [`STEP`] bytes to fill with what is
+    /// Captures a range. `read` is given an offset from the address, and a buffer of at most [`STEP`](crate::STEP) bytes to fill with what is
     /// there; it is called in order.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl<'w, S: Storage> SnapshotWriter<'w, S> {
         loop {
             while at < end && outcome.is_ok() && steps.len() < ahead {
                 // Whole chunks, but for the first and the last.
-                let stop = (at | (STEP - 1)).saturating_add(1).min(end);
+                let stop = end_of_step(at, end);
                 let mut buffer = Buffer::new((stop - at) as usize, self.writer.staging.pop().unwrap_or_default());
                 if let Err(source) = read(at - address, &mut buffer).and_then(|()| buffer.check()) {
                     self.incomplete |= source.kind() != io::ErrorKind::NotFound;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use std::{io, mem};
 
 use amdgpu_code_object::{Arguments, MayWrite};
-use logdur_capture::{Buffer, Changed, Id, IdOfPieces, STEP, words, words_in};
+use logdur_capture::{Buffer, Changed, Id, IdOfPieces, STEP, end_of_step, words, words_in};
 use logdur_journal::pages;
 use logdur_system::lock;
 
@@ -241,7 +241,7 @@ impl Delta<'_, '_> {
     fn compare_one(&mut self, range: &Allocation, write: &mut Write<'_>) -> Result<(), Failed> {
         let (mut at, mut bytes) = (range.base, Vec::new());
         while at < range.end() {
-            let stop = (at | (STEP - 1)).saturating_add(1).min(range.end());
+            let stop = end_of_step(at, range.end());
             bytes.resize((stop - at) as usize, 0);
             match self.capture.piece(self.reading, range, at, &mut bytes, self.end) {
                 Ok(()) => {
@@ -366,7 +366,7 @@ impl Delta<'_, '_> {
             while at < range.end() {
                 // An address across two pieces is in the second one, too.
                 let from = at.saturating_sub(BEFORE as u64).max(range.base);
-                let stop = (at | (STEP - 1)).saturating_add(1).min(range.end());
+                let stop = end_of_step(at, range.end());
                 bytes.resize((stop - from) as usize, 0);
                 let read = |delta: &mut Self, to: &mut [u8]| {
                     delta.known(from, to) || delta.capture.piece(delta.reading, &range, from, to, delta.end).is_ok()
@@ -390,7 +390,7 @@ impl Delta<'_, '_> {
             let read = Allocation { size: part.end - range.base, ..range };
             let mut at = part.start;
             while at < part.end {
-                let stop = (at | (STEP - 1)).saturating_add(1).min(part.end);
+                let stop = end_of_step(at, part.end);
                 bytes.resize((stop - at) as usize, 0);
                 match self.capture.piece(self.reading, &read, at, &mut bytes, self.end) {
                     Ok(()) => {
@@ -419,7 +419,7 @@ impl Delta<'_, '_> {
             self.reading.reader.iter_mut().for_each(Reader::discard);
             let (mut at, mut pieces) = (range.base, IdOfPieces::default());
             while at < range.end() {
-                let stop = (at | (STEP - 1)).saturating_add(1).min(range.end());
+                let stop = end_of_step(at, range.end());
                 bytes.resize((stop - at) as usize, 0);
                 // The host may have written since.
                 let shadow = self.reached.all.get(&range.base).and_then(|one| one.shadow.as_ref());
