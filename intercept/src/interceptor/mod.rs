@@ -21,6 +21,7 @@ use logdur_system::lock;
 
 use crate::address_map::AddressMap;
 use crate::blocks::Blocks;
+use crate::cache_line::OwnLine;
 use crate::clock::AgentClock;
 use crate::decrements::Decrements;
 use crate::events::AwaitedEvents;
@@ -41,20 +42,20 @@ pub struct Interceptor {
     /// Where dispatches are recorded.
     pub records: &'static Records,
     /// The blocks of the records.
-    pub blocks: Blocks,
+    pub blocks: OwnLine<Blocks>,
     /// The queues that are watched.
-    pub queues: Queues,
+    pub queues: OwnLine<Queues>,
     /// Packets of queues that are not watched.
     pub unseen: Unseen,
     /// The thread that completes dispatches.
-    pub reaper: Reaper,
+    pub reaper: OwnLine<Reaper>,
     /// The clock that dispatches are stamped with.
     pub clock: HostClock,
     /// Address of a kernel descriptor to the number of the kernel, for records; 0 where no kernel is known.
     pub kernel_numbers: &'static AddressMap,
-    pub(crate) signals: SignalPool,
+    pub(crate) signals: OwnLine<SignalPool>,
     pub(crate) pending: Pending,
-    pub(crate) decrements: Decrements,
+    pub(crate) decrements: OwnLine<Decrements>,
     pub(crate) queue_mode: QueueMode,
     pub(crate) ports: Ports,
     /// Where work without a packet is recorded, by the position of its agent.
@@ -62,7 +63,7 @@ pub struct Interceptor {
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
     /// True while our threads may use the runtime and its memory; they hold it for as long as they do.
-    runtime: RwLock<bool>,
+    runtime: OwnLine<RwLock<bool>>,
     passive: AtomicBool,
     /// Events of signals that tools wait for by ioctls of their own.
     pub(crate) events: AwaitedEvents,
@@ -121,21 +122,21 @@ impl Interceptor {
     ) -> Option<Interceptor> {
         Some(Interceptor {
             records,
-            blocks: Blocks::new(records, records_max)?,
-            queues: Queues::default(),
+            blocks: OwnLine(Blocks::new(records, records_max)?),
+            queues: OwnLine::default(),
             unseen: Unseen::default(),
-            reaper,
+            reaper: OwnLine(reaper),
             clock: HostClock::new(records),
             kernel_numbers,
-            signals: SignalPool::default(),
+            signals: OwnLine::default(),
             pending: Pending::new()?,
-            decrements: Decrements::new(),
+            decrements: OwnLine(Decrements::new()),
             queue_mode,
             ports,
             completed: Mutex::default(),
             agents: RwLock::default(),
             api: AtomicPtr::default(),
-            runtime: RwLock::new(false),
+            runtime: OwnLine::default(),
             passive: AtomicBool::new(false),
             events: AwaitedEvents::default(),
             self_check: SelfCheck::default(),

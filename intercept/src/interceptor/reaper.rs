@@ -11,6 +11,7 @@ use logdur_system::lock;
 
 use super::Interceptor;
 use crate::blocks::RecordRef;
+use crate::cache_line::OwnLine;
 use crate::signals::GRACE;
 use crate::wake::Sleeper;
 
@@ -19,12 +20,12 @@ pub struct Reaper {
     run: fn(&'static Interceptor),
     started: Mutex<bool>,
     /// Asleep until the next dispatch.
-    pub(crate) idle: Sleeper,
+    pub(crate) idle: OwnLine<Sleeper>,
     /// Asleep for a nap, which dispatches do not interrupt.
     pub(crate) nap: Sleeper,
     pub(crate) look: AtomicBool,
     /// Dispatches in flight whose applications' signals wait for us.
-    pub forwarding: AtomicU32,
+    pub forwarding: OwnLine<AtomicU32>,
     /// Dispatches that are complete but for their times, and since when.
     without_times: Mutex<Vec<(RecordRef, Instant)>>,
     /// The times of the last dispatch on a signal of ours did not come, however long they were waited for.
@@ -37,10 +38,10 @@ impl Reaper {
         Reaper {
             run,
             started: Mutex::new(false),
-            idle: Sleeper::new(),
+            idle: OwnLine::default(),
             nap: Sleeper::new(),
             look: AtomicBool::new(false),
-            forwarding: AtomicU32::new(0),
+            forwarding: OwnLine::default(),
             without_times: Mutex::default(),
             times_never_come: AtomicBool::new(false),
         }

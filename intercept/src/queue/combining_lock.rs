@@ -1,100 +1,78 @@
-//! A combining lock: no thread waits for it. A thread that finds it taken sets a flag; the lock holder repeats the work.
+//! A combining lock: no thread waits for it. A thread that finds it taken is counted; the lock holder repeats the work.
 //!
 //! # Threads
 //! Any.
 //!
 //! # Ordering
-//! What a thread did before it set the flag is visible to the work that repeats it: setting the flag releases, and the holder
+//! What a thread did before it was counted is visible to the work that repeats it: counting releases, and the holder
 //! acquires before it works again.
 
 use std::cell::UnsafeCell;
 use std::mem;
 
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::pause;
 
-const FREE: u32 = 0;
-const TAKEN: u32 = 1;
-/// Taken, and another thread has set the flag.
-const FLAGGED: u32 = 2;
-/// Taken for ever.
-const CLOSED: u32 = 3;
+const FREE: u64 = 0;
+/// Taken for ever. No count comes near it.
+const CLOSED: u64 = 1 << 63;
 
 /// Something that one thread works on at a time.
 pub struct CombiningLock<T> {
-    state: AtomicU32,
+    /// How many threads have come since the lock was free; the first one holds it.
+    comers: AtomicU64,
     inner: UnsafeCell<T>,
 }
 
-// SAFETY: `inner` is only accessed by the thread that has moved `state` from `FREE`.
+// SAFETY: `inner` is only accessed by the thread that has moved `comers` from `FREE`.
 unsafe impl<T: Send> Sync for CombiningLock<T> {}
 
 impl<T> CombiningLock<T> {
     /// A lock that is free.
     pub fn new(inner: T) -> CombiningLock<T> {
-        CombiningLock { state: AtomicU32::new(FREE), inner: UnsafeCell::new(inner) }
+        CombiningLock { comers: AtomicU64::new(FREE), inner: UnsafeCell::new(inner) }
     }
 
-    /// Does the work, and repeats it while other threads have set the flag meanwhile. If another thread holds the lock, sets the
-    /// flag instead, and returns false. Work that panics leaves the lock free.
+    /// Does the work, and repeats it while other threads come meanwhile. If another thread holds the lock, leaves the work to it,
+    /// and returns false. Work that panics leaves the lock free.
     #[inline]
     pub fn work(&self, mut work: impl FnMut(&mut T)) -> bool {
-        if !self.take() {
+        if self.comers.fetch_add(1, Ordering::AcqRel) != FREE {
             return false;
         }
+        let mut seen = FREE + 1;
         loop {
-            let panicking = FreeOnPanic(&self.state);
+            let panicking = FreeOnPanic(&self.comers);
             // SAFETY: this thread has taken the lock.
             work(unsafe { &mut *self.inner.get() });
             mem::forget(panicking);
-            if self.state.compare_exchange(TAKEN, FREE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                return true;
+            match self.comers.compare_exchange(seen, FREE, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
             }
-            // Another thread has set the flag: from there the state changes to the same only.
-            self.state.swap(TAKEN, Ordering::AcqRel);
         }
     }
 
     /// True when [`close`](CombiningLock::close) has kept the lock.
     pub fn is_closed(&self) -> bool {
-        self.state.load(Ordering::Acquire) == CLOSED
-    }
-
-    /// Takes the lock or sets the flag; true if it was taken.
-    #[inline]
-    fn take(&self) -> bool {
-        if self.state.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            return true;
-        }
-        let mut state = TAKEN;
-        loop {
-            let next = match state {
-                FREE => TAKEN,
-                CLOSED => return false,
-                _ => FLAGGED,
-            };
-            match self.state.compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return state == FREE,
-                Err(now) => state = now,
-            }
-        }
+        self.comers.load(Ordering::Acquire) >= CLOSED
     }
 
     /// Waits for the lock and keeps it for ever: later threads do nothing.
     pub fn close<R>(&self, last: impl FnOnce(&mut T) -> R) -> Option<R> {
         loop {
-            match self.state.compare_exchange(FREE, CLOSED, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.comers.compare_exchange(FREE, CLOSED, Ordering::AcqRel, Ordering::Relaxed) {
                 // SAFETY: this thread has closed the lock, which was free.
                 Ok(_) => return Some(last(unsafe { &mut *self.inner.get() })),
-                Err(CLOSED) => return None,
+                Err(CLOSED..) => return None,
                 Err(_) => pause(),
             }
         }
     }
 }
 
-/// Frees a lock whose holder's work panics: the next holder does what was flagged.
-struct FreeOnPanic<'a>(&'a AtomicU32);
+/// Frees a lock whose holder's work panics: the next holder does what was left to this one.
+struct FreeOnPanic<'a>(&'a AtomicU64);
 
 impl Drop for FreeOnPanic<'_> {
     fn drop(&mut self) {

@@ -50,9 +50,9 @@ pub struct Queue {
     /// The first record that the reaper has not finished with.
     pub reaped: OwnLine<Mutex<Cursor>>,
     /// The first record whose row is not written.
-    pub logged: Mutex<Cursor>,
+    pub logged: OwnLine<Mutex<Cursor>>,
     /// Packets in flight on signals of ours that stand in for the application's.
-    pub forwarding: AtomicU32,
+    pub forwarding: OwnLine<AtomicU32>,
     /// Signals that the reaper has given back for this queue's next packets.
     pub returned: OwnLine<Mutex<Vec<OwnSignal>>>,
     /// A dispatch is being captured: the application is not told of its end before that of the capture. Changed under the
@@ -114,8 +114,8 @@ impl Queue {
                 kernel: LastKernel::default(),
             })),
             reaped: OwnLine(Mutex::new(start)),
-            logged: Mutex::new(start),
-            forwarding: AtomicU32::new(0),
+            logged: OwnLine(Mutex::new(start)),
+            forwarding: OwnLine(AtomicU32::new(0)),
             returned: OwnLine::default(),
             defers_completions: AtomicBool::new(false),
             deferred: Mutex::default(),

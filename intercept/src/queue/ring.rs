@@ -18,13 +18,14 @@ use hsa::Api;
 use hsa_sys::abi::aql::{PacketType, Slot, packet_is_passed_on};
 use hsa_sys::abi::queue::Queue as AmdQueue;
 use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
+use logdur_journal::layout::Doorbell;
 
 use super::hold::Hold;
 use super::noted::Noted;
 use super::reservers::Reservers;
 use super::shadow::{Shadow, written_to_device};
 use super::sites::Sites;
-use crate::cache_line::OwnLine;
+use crate::cache_line::{OwnLine, prefetch_for_write};
 use crate::thread;
 
 /// Packets that are looked at together: 4 KiB of the ring.
@@ -67,7 +68,7 @@ pub struct Ring {
     /// The index that producers reserve slots by.
     pub write_index: OwnLine<AtomicU64>,
     /// The first packet that the GPU has not been told of; written by the lock's holder.
-    pub published: AtomicU64,
+    pub published: OwnLine<AtomicU64>,
     /// The real index is written around the library: producers are left to themselves, for ever.
     pub bypassed: AtomicBool,
     /// The handle of the doorbell's signal.
@@ -78,10 +79,10 @@ pub struct Ring {
     seen: AtomicU64,
     /// How often the runtime has handed the queue out.
     pub owners: AtomicU64,
-    /// The end of the packets that a doorbell was rung for while another thread was at work on the queue, or that had to wait.
-    rung: AtomicU64,
-    /// The same, for readers of the records.
+    /// How far its packets have come, for readers of the records.
     noted: Option<Noted>,
+    /// The same for a queue that readers do not see.
+    unnoted: OwnLine<Doorbell>,
     reservers: Reservers,
     sites: Sites,
     /// Threads that are about to say where packets are launched from.
@@ -128,14 +129,14 @@ impl Ring {
         };
         Ring {
             write_index: OwnLine(AtomicU64::new(0)),
-            published: AtomicU64::new(0),
+            published: OwnLine(AtomicU64::new(0)),
             bypassed: AtomicBool::new(false),
             doorbell: fields.doorbell_signal.handle,
             counted: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             owners: AtomicU64::new(1),
-            rung: AtomicU64::new(0),
             noted: None,
+            unnoted: OwnLine::default(),
             reservers: Reservers::of(fields.size),
             sites: Sites::default(),
             noting: AtomicU64::new(0),
@@ -222,27 +223,30 @@ impl Ring {
         self.write_index.store(end, Ordering::Release);
     }
 
+    #[inline]
+    fn progress(&self) -> &Doorbell {
+        self.noted.as_deref().unwrap_or(&self.unnoted)
+    }
+
     /// A doorbell was rung for a packet and all before it, and not all of them could be published.
     #[cold]
     pub(crate) fn rang(&self, packet: i64) {
+        // Its holder's processor has it.
+        prefetch_for_write(self.progress());
         // Whatever the value is, no more packets are meant than were reserved.
         let end = packet.cast_unsigned().saturating_add(1).min(self.write_index.load(Ordering::Relaxed));
-        self.rung.fetch_max(end, Ordering::Relaxed);
-        self.noted.iter().for_each(|noted| noted.rang(end));
+        self.progress().rang(end);
     }
 
     /// True when a doorbell was rung for packets that the GPU has not been told of.
     pub(crate) fn has_rung_unpublished(&self) -> bool {
-        !self.bypassed.load(Ordering::Relaxed)
-            && self.rung.load(Ordering::Relaxed) > self.published.load(Ordering::Relaxed)
+        !self.bypassed.load(Ordering::Relaxed) && self.progress().rung() > self.published.load(Ordering::Relaxed)
     }
 
     /// The packets before `end` are about to be recorded.
     #[inline]
     pub(crate) fn recorded(&self, end: u64) {
-        if let Some(noted) = &self.noted {
-            noted.recorded(end);
-        }
+        self.progress().recorded(end);
     }
 
     /// No packet is rung for any more. Once.

@@ -22,6 +22,7 @@ use logdur_system::lock;
 
 use crate::address_map::AddressMap;
 use crate::backtrace::Stack;
+use crate::cache_line::prefetch_for_write;
 use crate::calls;
 use crate::dispatch::Asker;
 use crate::guard::guard;
@@ -163,7 +164,11 @@ fn of_queue(handle: *const hsa_queue_t) -> Option<&'static Queue> {
 #[inline]
 pub fn ring_of(handle: *const hsa_queue_t) -> Option<&'static Ring> {
     let queue = of_queue(handle).or_else(|| adopt(handle))?;
-    let ring = queue.ring.as_ref().filter(|ring| !ring.bypassed.load(Ordering::Relaxed))?;
+    let ring = queue.ring.as_ref()?;
+    prefetch_for_write(&raw const ring.write_index);
+    if ring.bypassed.load(Ordering::Relaxed) {
+        return None;
+    }
     if ring.is_written_around() {
         hand_over(queue, ring);
         return None;
@@ -324,8 +329,8 @@ pub fn rang(signal: hsa_signal_t, value: i64) -> bool {
     if let Some(feature) = interceptor.and_then(|interceptor| interceptor.ports.sites) {
         note_sites(interceptor, ring, feature);
     }
-    let worked = queue.publisher.work(|publisher| publish(publisher, queue, ring, api, interceptor));
-    if !worked || ring.published.load(Ordering::Relaxed).cast_signed() <= value {
+    queue.publisher.work(|publisher| publish(publisher, queue, ring, api, interceptor));
+    if ring.published.load(Ordering::Relaxed) <= value.cast_unsigned() {
         ring.rang(value);
     }
     if let Some(interceptor) = interceptor {

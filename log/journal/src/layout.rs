@@ -173,6 +173,11 @@ impl Doorbell {
         self.rung.fetch_max(end, Ordering::Relaxed);
     }
 
+    /// The end of the packets that a doorbell was rung for, as far as it was said.
+    pub fn rung(&self) -> u64 {
+        self.rung.load(Ordering::Relaxed)
+    }
+
     /// The packets before `end` have records, or get them now. One thread at a time.
     #[inline]
     pub fn recorded(&self, end: u64) {
@@ -187,7 +192,7 @@ impl Doorbell {
 
     /// How many packets were rung for and have no record.
     fn unsubmitted(&self) -> u64 {
-        self.rung.load(Ordering::Relaxed).saturating_sub(self.recorded.load(Ordering::Relaxed))
+        self.rung().saturating_sub(self.recorded.load(Ordering::Relaxed))
     }
 }
 
