@@ -17,7 +17,7 @@ use crate::interceptor::Interceptor;
 use crate::interceptor::ports::Changed;
 use crate::kernarg_ring::Borrowed;
 use crate::pending::SignalStays;
-use crate::queue::{LastKernel, Publisher, Queue};
+use crate::queue::{Asker, LastKernel, Publisher, Queue};
 use crate::window::Window;
 
 /// How many records before its use a record's cache line is asked for: the threads that read records leave it elsewhere.
@@ -30,15 +30,6 @@ struct Asked {
     /// When its doorbell was rung, in ticks of the host's counter.
     time: u64,
     asker: Asker,
-}
-
-/// What is known of a packet besides what is in it; zeros where it is not.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asker {
-    /// The number of the thread that has reserved it.
-    pub(crate) thread: u32,
-    /// The number of the place that it is launched from.
-    pub(crate) site: u32,
 }
 
 /// How a dispatch is timed.
@@ -276,10 +267,11 @@ impl Publisher {
         kernel: u32,
         asked: Asked,
     ) -> Option<(RecordRef, Option<OwnSignal>)> {
-        if self.free.record().is_none() && self.passes_unrecorded(interceptor, queue, packet.completion_signal()) {
-            return None;
-        }
-        let to = self.free_record(interceptor, queue)?;
+        let to = match self.free.record() {
+            Some(record) => self.used(queue, record),
+            None if self.passes_unrecorded(interceptor, queue, packet.completion_signal()) => return None,
+            None => self.free_record(interceptor, queue)?,
+        };
         fill(to.record(), packet, asked, kernel);
         let barrier = if packet.has_barrier_bit() { flag::BARRIER } else { 0 };
         let app = packet.completion_signal();
@@ -328,10 +320,16 @@ impl Publisher {
     #[inline]
     pub(crate) fn free_record(&mut self, interceptor: &Interceptor, queue: &Queue) -> Option<RecordRef> {
         let record = self.next_record(interceptor, queue)?;
+        Some(self.used(queue, record))
+    }
+
+    /// Moves past the next free record, which is this one.
+    #[inline]
+    fn used(&mut self, queue: &Queue, record: RecordRef) -> RecordRef {
         record.ask_ahead_to_fill(AHEAD, &queue.spare);
         self.records += 1;
         self.free.advance();
-        Some(record)
+        record
     }
 
     /// The record that the next dispatch is going to have. `None` if the system has no memory left.

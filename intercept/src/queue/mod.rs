@@ -93,6 +93,15 @@ pub(crate) struct LastKernel {
     pub(crate) number: u32,
 }
 
+/// What is known of a packet besides what is in it; zeros where it is not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asker {
+    /// The number of the thread that has reserved it.
+    pub(crate) thread: u32,
+    /// The number of the place that it is launched from.
+    pub(crate) site: u32,
+}
+
 impl Queue {
     /// A queue at its place in memory: threads of the application may have no room for a second one on their stacks.
     #[inline(never)]

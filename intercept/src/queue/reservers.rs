@@ -57,10 +57,23 @@ impl Reservers {
     /// The thread that has reserved a packet; 0 if it is not known.
     #[inline]
     pub(super) fn of_packet(&self, index: u64) -> u32 {
-        let Some((tag, lap)) = self.tag(index) else { return 0 };
-        let tag = tag.load(Ordering::Relaxed);
-        if tag & !THREAD == lap { tag & THREAD } else { 0 }
+        self.tag(index).map_or(0, |(tag, lap)| thread_of(tag, lap))
     }
+
+    /// The same for so many packets of one lap from `first` on.
+    #[inline]
+    pub(super) fn of_packets(&self, first: u64, count: usize) -> impl Fn(usize) -> u32 {
+        let start = first as usize & self.tags.len().wrapping_sub(1);
+        let tags = self.tags.get(start..).and_then(|tags| tags.get(..count)).unwrap_or_default();
+        let lap = ((first >> self.lap) as u32) << THREAD_BITS;
+        move |n| tags.get(n).map_or(0, |tag| thread_of(tag, lap))
+    }
+}
+
+#[inline]
+fn thread_of(tag: &AtomicU32, lap: u32) -> u32 {
+    let tag = tag.load(Ordering::Relaxed);
+    if tag & !THREAD == lap { tag & THREAD } else { 0 }
 }
 
 #[cfg(test)]
@@ -93,6 +106,11 @@ mod tests {
         assert_eq!([u64::MAX, 0, 1, 2].map(|index| reservers.of_packet(index)), [8, 8, 8, 0]);
         reservers.reserved(3, 1, THREAD + 1);
         assert_eq!(reservers.of_packet(3), 0, "no number of a thread");
+        // A pass ends with its lap; what is behind that has no thread.
+        reservers.reserved(21, 3, 9);
+        let of = reservers.of_packets(21, 3);
+        assert_eq!([0, 1, 2, 3].map(of), [9, 9, 9, 0]);
+        assert_eq!([0, 3].map(reservers.of_packets(22, 3)), [0, 0], "of two laps");
         for slots in [0, 3] {
             let none = Reservers::of(slots);
             none.reserved(0, 9, 5);

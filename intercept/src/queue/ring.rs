@@ -20,6 +20,7 @@ use hsa_sys::abi::queue::Queue as AmdQueue;
 use hsa_sys::raw::{hsa_queue_t, hsa_signal_t};
 use logdur_journal::layout::Doorbell;
 
+use super::Asker;
 use super::hold::Hold;
 use super::noted::Noted;
 use super::reservers::Reservers;
@@ -197,23 +198,11 @@ impl Ring {
         let (start, end) = (self.published.load(Ordering::Relaxed), self.write_index.load(Ordering::Relaxed));
         for index in end.saturating_sub(self.size.into()).max(start)..end {
             let slot = self.slot(index);
-            let is_mine = self.reserver(index) == thread && self.sites.of_packet(index) == 0;
+            let is_mine = self.reservers.of_packet(index) == thread && self.sites.of_packet(index) == 0;
             if is_mine && slot.is_dispatch(slot.load_header()) {
                 self.sites.note(index, site(slot.read().kernel_object()));
             }
         }
-    }
-
-    /// Where a packet is launched from; 0 if it is not known.
-    #[inline]
-    pub(crate) fn site(&self, index: u64) -> u32 {
-        self.sites.of_packet(index)
-    }
-
-    /// The number of the thread that has reserved a packet; 0 if it is not known.
-    #[inline]
-    pub(crate) fn reserver(&self, index: u64) -> u32 {
-        self.reservers.of_packet(index)
     }
 
     /// Producers go on from where the queue is.
@@ -389,10 +378,25 @@ impl Ring {
         self.shadow().iter().for_each(|shadow| shadow.leave());
     }
 
-    /// How many packets are looked at together: of a shadow one, since it keeps which records each packet has.
+    /// Where packets from `first` on end that are looked at together: in one lap, and of a shadow one, since it keeps which records each
+    /// packet has.
     #[inline]
-    pub(crate) fn pass(&self) -> u64 {
-        if self.shadow().is_some() { 1 } else { PASS }
+    pub(crate) fn end_of_pass(&self, first: u64) -> u64 {
+        let size = u64::from(self.size);
+        first + if self.shadow().is_some() { 1 } else { PASS.min(size - (first & (size - 1))) }
+    }
+
+    /// The packets of a pass, and what is known of who asked for each.
+    #[inline]
+    pub(crate) fn packets(&self, pass: Range<u64>) -> impl Iterator<Item = (&Slot, Asker)> {
+        let count = (pass.end - pass.start) as usize;
+        let slot = std::ptr::from_ref(self.slot(pass.start));
+        // SAFETY: the ring has these slots, since they are of one lap. Slots are atomics, and live as long as the queue.
+        let slots = unsafe { std::slice::from_raw_parts(slot, count) };
+        let reserver = self.reservers.of_packets(pass.start, count);
+        slots.iter().enumerate().map(move |(n, slot)| {
+            (slot, Asker { thread: reserver(n), site: self.sites.of_packet(pass.start + n as u64) })
+        })
     }
 
     /// Packets up to `end` are about to be published; the queue has used so many records by then.

@@ -24,7 +24,6 @@ use crate::address_map::AddressMap;
 use crate::backtrace::Stack;
 use crate::cache_line::prefetch_for_write;
 use crate::calls;
-use crate::dispatch::Asker;
 use crate::guard::guard;
 use crate::interceptor::{self, Interceptor};
 use crate::library;
@@ -390,26 +389,21 @@ fn publish(
         limit = held.unwrap_or(end);
     }
     let (mut end, mut now) = (first, None);
-    let pass = ring.pass();
     loop {
         // Few at a time: what is read here is in the nearest cache when it is observed.
-        let start = end;
+        let (start, end_of_pass) = (end, ring.end_of_pass(end));
         let dispatches;
-        (end, dispatches) = ring.ready(start, limit.min(start + pass));
+        (end, dispatches) = ring.ready(start, limit.min(end_of_pass));
         // First: a process that dies meanwhile has numbers for dispatches without a record.
         ring.recorded(end);
         if let Some(interceptor) = interceptor.filter(|_| end > start) {
             // By reference: a closure that is moved is read by larger pieces than it was written by, which stalls the processor.
-            guard((), &mut || {
-                let slots = (start..end)
-                    .map(|index| (ring.slot(index), Asker { thread: ring.reserver(index), site: ring.site(index) }));
-                publisher.observe(interceptor, queue, dispatches, &mut now, slots);
-            });
+            guard((), &mut || publisher.observe(interceptor, queue, dispatches, &mut now, ring.packets(start..end)));
         }
         if end > start {
             ring.observed(end, publisher.records);
         }
-        if end < start + pass {
+        if end < end_of_pass {
             break;
         }
     }

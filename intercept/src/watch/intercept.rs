@@ -12,10 +12,9 @@ use hsa_sys::abi::aql::{Packet, Slot};
 use hsa_sys::raw::{self, hsa_amd_queue_intercept_packet_writer, hsa_queue_t, hsa_status_t};
 
 use super::Request;
-use crate::dispatch::Asker;
 use crate::guard::guard;
 use crate::interceptor::{self, Interceptor};
-use crate::queue::Queue;
+use crate::queue::{Asker, Queue};
 
 /// Packets that are handled at once: room on the stack of the application's thread.
 const CHUNK: usize = 16;
