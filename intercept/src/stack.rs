@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::guard::guard;
 
@@ -21,8 +22,8 @@ pub(crate) fn taken_by_the_c_library() -> usize {
     least.map_or(0, |least| unsafe { least(std::ptr::null()) })
 }
 
-/// As [`guard`], on a stack of our own: fibers, coroutines and threads of other languages may have 16 KiB. For what happens seldom:
-/// each call makes the stack and removes it. On the stack of the caller if there is no memory for one.
+/// As [`guard`], on a stack of our own: fibers, coroutines and threads of other languages may have 16 KiB. For what happens seldom: two
+/// threads that do it at once make another stack. On the stack of the caller if there is no memory for one.
 pub fn guard_large<T, F: FnOnce() -> T>(fallback: T, body: F) -> T {
     let mut task = Task { body: Some(body), value: fallback };
     let data = (&raw mut task).cast();
@@ -52,11 +53,18 @@ unsafe extern "C" fn run<T, F: FnOnce() -> T>(task: *mut c_void) {
     }
 }
 
+/// A stack that no thread uses, for the next call: to make and to remove one makes the kernel interrupt the process's other processors.
+static SPARE: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
 /// Memory for a stack.
 struct Stack(*mut c_void);
 
 impl Stack {
     fn new() -> Option<Stack> {
+        let spare = SPARE.swap(null_mut(), Ordering::Acquire);
+        if !spare.is_null() {
+            return Some(Stack(spare));
+        }
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let flags = flags | libc::MAP_NORESERVE | libc::MAP_STACK;
         // SAFETY: new memory at a free place.
@@ -64,9 +72,13 @@ impl Stack {
         if start == libc::MAP_FAILED {
             return None;
         }
-        let stack = Stack(start);
         // SAFETY: the first bytes of the mapping above, which nothing uses yet.
-        (unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } == 0).then_some(stack)
+        if unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } != 0 {
+            // SAFETY: the mapping above.
+            unsafe { remove(start) };
+            return None;
+        }
+        Some(Stack(start))
     }
 
     /// Calls a function on the stack.
@@ -79,9 +91,20 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `new` has made, which no code uses any more.
-        unsafe { libc::munmap(self.0, BYTES) };
+        if SPARE.compare_exchange(null_mut(), self.0, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: this one owned it, and it is not kept.
+            unsafe { remove(self.0) };
+        }
     }
+}
+
+/// Gives the memory of a stack back.
+///
+/// # Safety
+/// `start` is a mapping that [`Stack::new`] has made, and no code uses it any more.
+unsafe fn remove(start: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::munmap(start, BYTES) };
 }
 
 /// Calls `function` with `data` on the stack that ends at `end`, a multiple of 16. Debuggers find the caller's frames by the frame pointer.
@@ -134,5 +157,19 @@ mod tests {
         assert!(far > BYTES / 2, "it ran {far} bytes from its caller");
         assert_eq!(guard_large("fallback", || panic!("as ordered")), "fallback");
         assert_eq!(guard_large(String::new(), || guard_large(String::new(), || "deep".to_owned())), "deep");
+        // Threads that need one at once have one each, again and again.
+        let meet = std::sync::Barrier::new(4);
+        let on_own = |n: usize| {
+            guard_large(0, || {
+                let mine = std::hint::black_box([n; 1 << 10]);
+                meet.wait();
+                mine.iter().sum::<usize>()
+            })
+        };
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                scope.spawn(move || (0..100).for_each(|_| assert_eq!(on_own(n), n << 10)));
+            }
+        });
     }
 }
