@@ -347,10 +347,14 @@ impl Ring {
 
     /// The slot of a packet.
     pub fn slot(&self, index: u64) -> &Slot {
-        // SAFETY: the ring has a power of two of slots, so that the masked index is one of them.
-        let slot = unsafe { self.slots.add((index & u64::from(self.size - 1)) as usize) };
         // SAFETY: slots are atomics, and live as long as the queue.
-        unsafe { &*slot }
+        unsafe { &*self.address_of(index) }
+    }
+
+    #[inline]
+    fn address_of(&self, index: u64) -> *const Slot {
+        // SAFETY: the ring has a power of two of slots, so that the masked index is one of them.
+        unsafe { self.slots.add((index & u64::from(self.size - 1)) as usize) }
     }
 
     /// True of a queue that the GPU knows nothing of but by us, also if a producer calls no function of the runtime.
@@ -382,17 +386,22 @@ impl Ring {
     /// packet has.
     #[inline]
     pub(crate) fn end_of_pass(&self, first: u64) -> u64 {
+        first + if self.shadow().is_some() { 1 } else { PASS.min(self.left_of_lap(first)) }
+    }
+
+    /// How many slots there are from that of a packet to the end of the ring.
+    #[inline]
+    fn left_of_lap(&self, index: u64) -> u64 {
         let size = u64::from(self.size);
-        first + if self.shadow().is_some() { 1 } else { PASS.min(size - (first & (size - 1))) }
+        size - (index & (size - 1))
     }
 
     /// The packets of a pass, and what is known of who asked for each.
     #[inline]
     pub(crate) fn packets(&self, pass: Range<u64>) -> impl Iterator<Item = (&Slot, Asker)> {
-        let count = (pass.end - pass.start) as usize;
-        let slot = std::ptr::from_ref(self.slot(pass.start));
-        // SAFETY: the ring has these slots, since they are of one lap. Slots are atomics, and live as long as the queue.
-        let slots = unsafe { std::slice::from_raw_parts(slot, count) };
+        let count = (pass.end - pass.start).min(self.left_of_lap(pass.start)) as usize;
+        // SAFETY: the ring has these slots: they end with its lap. Slots are atomics, and live as long as the queue.
+        let slots = unsafe { std::slice::from_raw_parts(self.address_of(pass.start), count) };
         let reserver = self.reservers.of_packets(pass.start, count);
         slots.iter().enumerate().map(move |(n, slot)| {
             (slot, Asker { thread: reserver(n), site: self.sites.of_packet(pass.start + n as u64) })
