@@ -32,6 +32,7 @@ const TESTS: &[Need] = &[
     Need { what: &["clang-19"], package: "clang-19" },
     Need { what: &["clang-22"], package: "clang-22" },
     Need { what: &["ld.lld-19"], package: "lld-19" },
+    Need { what: &["ld.lld-22"], package: "lld-22" },
     // OpenMP's offloading: its runtime, and its library for the GPU.
     Need { what: &["/usr/lib/llvm-19/lib/libomptarget-amdgpu-gfx90a.bc"], package: "libomp-19-dev" },
     // Makes bundles, compressed ones too.
