@@ -212,6 +212,8 @@ impl Ring {
         self.write_index.store(end, Ordering::Release);
     }
 
+    /// How far its packets have come. Another process may write there: it can make the end of this one wait, for as long as that waits at
+    /// most.
     #[inline]
     fn progress(&self) -> &Doorbell {
         self.noted.as_deref().unwrap_or(&self.unnoted)
@@ -220,7 +222,7 @@ impl Ring {
     /// A doorbell was rung for a packet and all before it, and not all of them could be published.
     #[cold]
     pub(crate) fn rang(&self, packet: i64) {
-        // Its holder's processor has it.
+        // The processor of the lock's holder has it.
         prefetch_for_write(self.progress());
         // Whatever the value is, no more packets are meant than were reserved.
         let end = packet.cast_unsigned().saturating_add(1).min(self.write_index.load(Ordering::Relaxed));
