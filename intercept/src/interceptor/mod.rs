@@ -21,7 +21,6 @@ use logdur_system::lock;
 
 use crate::address_map::AddressMap;
 use crate::blocks::Blocks;
-use crate::cache_line::OwnLine;
 use crate::clock::AgentClock;
 use crate::decrements::Decrements;
 use crate::events::AwaitedEvents;
@@ -42,20 +41,20 @@ pub struct Interceptor {
     /// Where dispatches are recorded.
     pub records: &'static Records,
     /// The blocks of the records.
-    pub blocks: OwnLine<Blocks>,
+    pub blocks: Blocks,
     /// The queues that are watched.
-    pub queues: OwnLine<Queues>,
+    pub queues: Queues,
     /// Packets of queues that are not watched.
     pub unseen: Unseen,
     /// The thread that completes dispatches.
-    pub reaper: OwnLine<Reaper>,
+    pub reaper: Reaper,
     /// The clock that dispatches are stamped with.
     pub clock: HostClock,
     /// Address of a kernel descriptor to the number of the kernel, for records; 0 where no kernel is known.
     pub kernel_numbers: &'static AddressMap,
-    pub(crate) signals: OwnLine<SignalPool>,
+    pub(crate) signals: SignalPool,
     pub(crate) pending: Pending,
-    pub(crate) decrements: OwnLine<Decrements>,
+    pub(crate) decrements: Decrements,
     pub(crate) queue_mode: QueueMode,
     pub(crate) ports: Ports,
     /// Where work without a packet is recorded, by the position of its agent.
@@ -63,7 +62,7 @@ pub struct Interceptor {
     agents: RwLock<Vec<&'static SeenAgent>>,
     api: AtomicPtr<Api>,
     /// True while our threads may use the runtime and its memory; they hold it for as long as they do.
-    runtime: OwnLine<RwLock<bool>>,
+    runtime: RwLock<bool>,
     passive: AtomicBool,
     /// Events of signals that tools wait for by ioctls of their own.
     pub(crate) events: AwaitedEvents,
@@ -122,21 +121,21 @@ impl Interceptor {
     ) -> Option<Interceptor> {
         Some(Interceptor {
             records,
-            blocks: OwnLine(Blocks::new(records, records_max)?),
-            queues: OwnLine::default(),
+            blocks: Blocks::new(records, records_max)?,
+            queues: Queues::default(),
             unseen: Unseen::default(),
-            reaper: OwnLine(reaper),
+            reaper,
             clock: HostClock::new(records),
             kernel_numbers,
-            signals: OwnLine::default(),
+            signals: SignalPool::default(),
             pending: Pending::new()?,
-            decrements: OwnLine(Decrements::new()),
+            decrements: Decrements::new(),
             queue_mode,
             ports,
             completed: Mutex::default(),
             agents: RwLock::default(),
             api: AtomicPtr::default(),
-            runtime: OwnLine::default(),
+            runtime: RwLock::new(false),
             passive: AtomicBool::new(false),
             events: AwaitedEvents::default(),
             self_check: SelfCheck::default(),

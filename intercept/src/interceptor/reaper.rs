@@ -11,7 +11,6 @@ use logdur_system::lock;
 
 use super::Interceptor;
 use crate::blocks::RecordRef;
-use crate::cache_line::OwnLine;
 use crate::signals::GRACE;
 use crate::wake::Sleeper;
 
@@ -20,12 +19,12 @@ pub struct Reaper {
     run: fn(&'static Interceptor),
     started: Mutex<bool>,
     /// Asleep until the next dispatch.
-    pub(crate) idle: OwnLine<Sleeper>,
+    pub(crate) idle: Sleeper,
     /// Asleep for a nap, which dispatches do not interrupt.
     pub(crate) nap: Sleeper,
     pub(crate) look: AtomicBool,
     /// Dispatches in flight whose applications' signals wait for us.
-    pub forwarding: OwnLine<AtomicU32>,
+    pub forwarding: AtomicU32,
     /// Dispatches that are complete but for their times, and since when.
     without_times: Mutex<Vec<(RecordRef, Instant)>>,
     /// The times of the last dispatch on a signal of ours did not come, however long they were waited for.
@@ -38,10 +37,10 @@ impl Reaper {
         Reaper {
             run,
             started: Mutex::new(false),
-            idle: OwnLine::default(),
+            idle: Sleeper::new(),
             nap: Sleeper::new(),
             look: AtomicBool::new(false),
-            forwarding: OwnLine::default(),
+            forwarding: AtomicU32::new(0),
             without_times: Mutex::default(),
             times_never_come: AtomicBool::new(false),
         }

@@ -1,6 +1,8 @@
 //! Queues whose packets are seen: what is kept of each, and how far it has come.
 
 pub mod combining_lock;
+#[cfg(test)]
+mod fake_ring;
 mod hold;
 mod noted;
 mod reservers;
@@ -50,9 +52,9 @@ pub struct Queue {
     /// The first record that the reaper has not finished with.
     pub reaped: OwnLine<Mutex<Cursor>>,
     /// The first record whose row is not written.
-    pub logged: OwnLine<Mutex<Cursor>>,
+    pub logged: Mutex<Cursor>,
     /// Packets in flight on signals of ours that stand in for the application's.
-    pub forwarding: OwnLine<AtomicU32>,
+    pub forwarding: AtomicU32,
     /// Signals that the reaper has given back for this queue's next packets.
     pub returned: OwnLine<Mutex<Vec<OwnSignal>>>,
     /// A dispatch is being captured: the application is not told of its end before that of the capture. Changed under the
@@ -123,8 +125,8 @@ impl Queue {
                 kernel: LastKernel::default(),
             })),
             reaped: OwnLine(Mutex::new(start)),
-            logged: OwnLine(Mutex::new(start)),
-            forwarding: OwnLine(AtomicU32::new(0)),
+            logged: Mutex::new(start),
+            forwarding: AtomicU32::new(0),
             returned: OwnLine::default(),
             defers_completions: AtomicBool::new(false),
             deferred: Mutex::default(),

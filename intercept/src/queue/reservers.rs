@@ -34,10 +34,16 @@ impl Reservers {
         Reservers { tags: tags.into_boxed_slice(), lap: slots.max(1).ilog2() }
     }
 
+    /// Where the tag of a packet is, and the lap in it.
+    #[inline]
+    fn place(&self, index: u64) -> (usize, u32) {
+        (index as usize & self.tags.len().wrapping_sub(1), ((index >> self.lap) as u32) << THREAD_BITS)
+    }
+
     #[inline]
     fn tag(&self, index: u64) -> Option<(&AtomicU32, u32)> {
-        let tag = self.tags.get(index as usize & self.tags.len().wrapping_sub(1))?;
-        Some((tag, ((index >> self.lap) as u32) << THREAD_BITS))
+        let (place, lap) = self.place(index);
+        Some((self.tags.get(place)?, lap))
     }
 
     /// A thread has reserved so many packets from `first` on. A thread whose number is too large is none.
@@ -63,9 +69,8 @@ impl Reservers {
     /// The same for so many packets of one lap from `first` on.
     #[inline]
     pub(super) fn of_packets(&self, first: u64, count: usize) -> impl Fn(usize) -> u32 {
-        let start = first as usize & self.tags.len().wrapping_sub(1);
+        let (start, lap) = self.place(first);
         let tags = self.tags.get(start..).and_then(|tags| tags.get(..count)).unwrap_or_default();
-        let lap = ((first >> self.lap) as u32) << THREAD_BITS;
         move |n| tags.get(n).map_or(0, |tag| thread_of(tag, lap))
     }
 }

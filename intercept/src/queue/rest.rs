@@ -183,7 +183,7 @@ fn is_met(value: i64, wanted: i64, condition: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::ring::fake::FakeRing;
+    use crate::queue::fake_ring::FakeRing;
 
     const DISPATCH: u32 = 2;
     const BARRIER_AND: u32 = 3;

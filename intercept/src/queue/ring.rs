@@ -26,7 +26,7 @@ use super::noted::Noted;
 use super::reservers::Reservers;
 use super::shadow::{Shadow, written_to_device};
 use super::sites::Sites;
-use crate::cache_line::{OwnLine, prefetch_for_write};
+use crate::cache_line::OwnLine;
 use crate::thread;
 
 /// Packets that are looked at together: 4 KiB of the ring.
@@ -222,8 +222,6 @@ impl Ring {
     /// A doorbell was rung for a packet and all before it, and not all of them could be published.
     #[cold]
     pub(crate) fn rang(&self, packet: i64) {
-        // The processor of the lock's holder has it.
-        prefetch_for_write(self.progress());
         // Whatever the value is, no more packets are meant than were reserved.
         let end = packet.cast_unsigned().saturating_add(1).min(self.write_index.load(Ordering::Relaxed));
         self.progress().rang(end);
@@ -480,47 +478,10 @@ impl Ring {
     }
 }
 
-/// A ring in memory of a test.
-#[cfg(test)]
-pub(super) mod fake {
-    use super::*;
-    use hsa_sys::abi::aql::Packet;
-
-    pub(in crate::queue) struct FakeRing {
-        pub(in crate::queue) ring: Ring,
-        pub(in crate::queue) memory: Box<AmdQueue>,
-        _slots: Box<[Slot; 4]>,
-        _shadow: Box<[Slot; 4]>,
-    }
-
-    impl FakeRing {
-        /// Of four packets.
-        pub(in crate::queue) fn of(packets: [[u32; 16]; 4]) -> FakeRing {
-            FakeRing::in_memory(packets, false)
-        }
-
-        /// Of four packets, in memory of the GPU or not.
-        pub(in crate::queue) fn in_memory(packets: [[u32; 16]; 4], of_gpu: bool) -> FakeRing {
-            let shadow = Box::new([const { Slot::invalid() }; 4]);
-            // SAFETY: the structure is of atomic integers only, of which zeros are a value.
-            let memory: Box<AmdQueue> = Box::new(unsafe { std::mem::MaybeUninit::zeroed().assume_init() });
-            let slots = Box::new(packets.map(|words| Slot::new(Packet(words))));
-            let queue = std::ptr::from_ref(&*memory).cast_mut().cast::<hsa_queue_t>();
-            let base_address = slots.as_ptr().cast_mut().cast();
-            // SAFETY: the structure begins with these fields, and no other thread has it.
-            unsafe { queue.write(hsa_queue_t { size: slots.len() as u32, base_address, ..Default::default() }) };
-            let place = if of_gpu { Memory::Shadowed(NonNull::from(&*shadow).cast()) } else { Memory::Host };
-            // SAFETY: the memory looks as a queue does, and lives as long as the ring.
-            let ring = unsafe { Ring::of(queue, true, place) };
-            FakeRing { ring, memory, _slots: slots, _shadow: shadow }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::fake::FakeRing;
     use super::*;
+    use crate::queue::fake_ring::FakeRing;
     use hsa_sys::abi::aql::Packet;
     use logdur_journal::Records;
 

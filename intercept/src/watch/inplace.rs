@@ -22,7 +22,6 @@ use logdur_system::lock;
 
 use crate::address_map::AddressMap;
 use crate::backtrace::Stack;
-use crate::cache_line::prefetch_for_write;
 use crate::calls;
 use crate::guard::guard;
 use crate::interceptor::{self, Interceptor};
@@ -163,11 +162,7 @@ fn of_queue(handle: *const hsa_queue_t) -> Option<&'static Queue> {
 #[inline]
 pub fn ring_of(handle: *const hsa_queue_t) -> Option<&'static Ring> {
     let queue = of_queue(handle).or_else(|| adopt(handle))?;
-    let ring = queue.ring.as_ref()?;
-    prefetch_for_write(&raw const ring.write_index);
-    if ring.bypassed.load(Ordering::Relaxed) {
-        return None;
-    }
+    let ring = queue.ring.as_ref().filter(|ring| !ring.bypassed.load(Ordering::Relaxed))?;
     if ring.is_written_around() {
         hand_over(queue, ring);
         return None;
